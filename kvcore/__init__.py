@@ -1,0 +1,1 @@
+"""Everything about the KV cache that can be computed, simulated or measured."""

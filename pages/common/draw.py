@@ -1,0 +1,47 @@
+"""Charts on screen: the spec is built once for a shape of frame, the data is sent each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from altair import TopLevelMixin
+
+from kvcore.charts.theme import spec
+
+ChartFunction = Callable[..., TopLevelMixin]
+
+
+def draw(
+    chart: ChartFunction,
+    frame: pd.DataFrame,
+    *,
+    alt: str,
+    key: str | None = None,
+    on_select: Any = "ignore",
+    slot: Any = st,
+    **options: Hashable,
+) -> Any:
+    """Draw `chart(frame, **options)`; `alt` states the takeaway for those who cannot see it.
+
+    `slot` is where it goes (an `st.empty()` for a live chart). Options must be hashable, and the
+    chart may depend on the columns of the frame and the options, never on the rows.
+    """
+    columns = tuple((name, str(dtype)) for name, dtype in frame.dtypes.items())
+    drawn = _spec(chart, columns, tuple(sorted(options.items())))
+    return slot.vega_lite_chart(
+        frame, drawn, alt=alt, key=key, on_select=on_select, width="stretch"
+    )
+
+
+@lru_cache(maxsize=256)
+def _spec(
+    chart: ChartFunction,
+    columns: tuple[tuple[str, str], ...],
+    options: tuple[tuple[str, Hashable], ...],
+) -> dict[str, Any]:
+    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns})
+    return spec(chart(empty, **dict(options)))

@@ -1,0 +1,5 @@
+"""GPT-2 with and without a cache, timed live."""
+
+from pages.common.page import header
+
+header("Live timing", "The same model writes the same reply twice: with a KV cache and without.")
