@@ -16,7 +16,7 @@ export OMP_WAIT_POLICY := PASSIVE
 .PHONY: run test lint bench record clean
 
 run: $(VENV)/.run
-	$(PY) -m streamlit run app.py --server.port $(PORT)
+	$(PY) -m streamlit run app.py --server.port $(PORT) --server.fileWatcherType none
 
 test: $(VENV)/.test
 	$(PY) -m ruff check . && $(PY) -m ruff format --check .

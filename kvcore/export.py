@@ -15,12 +15,12 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(frame: pd.DataFrame) -> bytes:
-    """The frame as UTF-8 CSV; text cells and headings that look like formulas get a leading '."""
+    """The frame as UTF-8 CSV (RFC 4180); text cells and headings that look like formulas get a leading '."""
     safe = frame.rename(columns=_harmless)
     for name in safe.columns:
         if not pd.api.types.is_numeric_dtype(safe[name]):
             safe[name] = safe[name].map(_harmless)
-    return safe.to_csv(index=False).encode()
+    return safe.to_csv(index=False, lineterminator="\r\n").encode()
 
 
 def to_json(name: str, frame: pd.DataFrame, settings: Mapping[str, Any]) -> bytes:

@@ -68,8 +68,8 @@ def sig3(value: float) -> str:
     """Three significant digits, without an exponent, thousands separated."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
-    rounded = round(value, 2 - math.floor(math.log10(abs(value))))
+    rounded = float(f"{value:.2e}")
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:,.{decimals}f}"
 
 

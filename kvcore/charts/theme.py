@@ -3,7 +3,8 @@
 The colours themselves stand once, in `.streamlit/config.toml`, for light and dark; Streamlit
 hands them to every chart as the categorical palette. A role is a place in that palette, so a
 chart names roles and follows the theme without knowing a colour. A role is never the only sign:
-give the series a dash, a shape or a word as well.
+give the series a dash, a shape or a word as well. Layers that name different series need
+`resolve_scale(color="independent")`, or Vega-Lite would merge their palettes into one.
 """
 
 from __future__ import annotations
@@ -63,9 +64,13 @@ def colour(
     )
 
 
-def paint(role: Role) -> Any:
-    """The colour of a role for a chart or layer with a single series and no legend."""
-    return alt.ColorDatum(str(role), type="nominal", scale=_scale({str(role): role}), legend=None)
+def painted(chart: alt.Chart, role: Role) -> alt.Chart:
+    """A chart or layer with a single series, all of it in the colour of one role, no legend."""
+    field = f"role_{role.name}"
+    every_role = {str(each): each for each in Role}
+    return chart.transform_calculate(**{field: f"'{role}'"}).encode(
+        color=alt.Color(f"{field}:N", scale=_scale(every_role), legend=None)
+    )
 
 
 def dash(field: str, series: Mapping[str, Role], title: str | None = None) -> alt.StrokeDash:

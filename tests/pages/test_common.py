@@ -1,0 +1,72 @@
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.common.query import Choice, Number, Text
+from pages.common.text import as_text
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "good"),
+    [
+        (Number(8, 128), "32", True),
+        (Number(8, 128), "32.0", True),
+        (Number(8, 128), "7", False),
+        (Number(8, 128), "129", False),
+        (Number(8, 128), "32.5", False),
+        (Number(8, 128), "many", False),
+        (Number(8, 128), "nan", False),
+        (Number(8, 128), "inf", False),
+        (Number(0, 2, whole=False), "0.7", True),
+        (Choice(("gpt2", "smollm2")), "gpt2", True),
+        (Choice(("gpt2", "smollm2")), "gpt5", False),
+        (Text(3), "abc", True),
+        (Text(3), "abcd", False),
+    ],
+)
+def test_rules_tell_good_from_bad(rule, value, good):
+    assert (rule.problem(value) is None) is good
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "[click](http://example.org)",
+        "![](http://example.org/x.png)",
+        "<script>alert(1)</script>",
+        "$\\frac{1}{2}$",
+        ":red[alarm]",
+        "**bold** `code`",
+    ],
+)
+def test_typed_text_keeps_no_markdown(hostile):
+    shown = as_text(hostile)
+    assert shown.replace("\\", "") == hostile.replace("\\", "")
+    for mark in "[](){}<>!$*`:":
+        assert shown.count(mark) == shown.count("\\" + mark)
+
+
+def test_typed_text_is_one_short_line():
+    assert as_text("a\nb\t c") == "a b c"
+    assert len(as_text("a" * 1000)) == 200
+
+
+def _page_with_a_rule():
+    from pages.common.query import Number, check
+
+    check({"demo_layers": Number(8, 128)})
+
+
+def test_a_bad_parameter_gets_its_sentence():
+    app = AppTest.from_function(_page_with_a_rule)
+    app.query_params["demo_layers"] = "[x](y)"
+    app.run()
+    assert len(app.warning) == 1
+    assert "whole number from 8 to 128" in app.warning[0].value
+    assert "\\[x\\]" in app.warning[0].value
+
+
+def test_a_good_parameter_gets_none():
+    app = AppTest.from_function(_page_with_a_rule)
+    app.query_params["demo_layers"] = "64"
+    app.run()
+    assert not app.warning
