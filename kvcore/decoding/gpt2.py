@@ -1,0 +1,129 @@
+"""GPT-2's forward pass (Radford et al. 2019), with the cache in plain sight.
+
+Names follow the checkpoint: wte and wpe are the token and position embeddings, c_attn makes
+queries, keys and values in one product, c_proj brings heads or the MLP back to the hidden size.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kvcore.decoding.config import GPT2Config
+from kvcore.decoding.errors import LoadError
+from kvcore.decoding.layers import Matrix, Pass
+from kvcore.decoding.tensors import Tensors
+
+CHECKPOINT_PREFIXES = ("transformer.",)
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+@dataclass
+class LayerNorm:
+    weight: Tensor
+    bias: Tensor
+    epsilon: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
+@dataclass
+class Block:
+    ln_1: LayerNorm
+    c_attn: Matrix
+    attn_proj: Matrix
+    ln_2: LayerNorm
+    c_fc: Matrix
+    mlp_proj: Matrix
+
+
+class GPT2:
+    frequencies = None  # positions are learned, not rotary
+
+    def __init__(self, config: GPT2Config, tensors: Tensors) -> None:
+        if config.activation not in ACTIVATIONS:
+            raise LoadError(
+                f"activation_function {config.activation!r} is not supported here; "
+                f"{', '.join(ACTIVATIONS)} are."
+            )
+        self.config = config
+        self.activation = ACTIVATIONS[config.activation]
+        d, vocab = config.hidden_size, config.vocab_size
+        self.wpe = tensors.take("wpe.weight", config.context_length, d)
+        embedding = Matrix(tensors.take("wte.weight", vocab, d))
+        self.wte = embedding.rows
+        self.head = (
+            embedding if config.tied_head else Matrix(tensors.take("lm_head.weight", vocab, d))
+        )
+        self.blocks = [self._block(tensors, layer) for layer in range(config.num_layers)]
+        self.ln_f = self._norm(tensors, "ln_f")
+
+    def _norm(self, tensors: Tensors, name: str) -> LayerNorm:
+        d = self.config.hidden_size
+        weight, bias = tensors.take(f"{name}.weight", d), tensors.take(f"{name}.bias", d)
+        return LayerNorm(weight, bias, self.config.norm_epsilon)
+
+    def _block(self, tensors: Tensors, layer: int) -> Block:
+        d, inner = self.config.hidden_size, self.config.inner_size
+
+        def matrix(name: str, in_features: int, out_features: int) -> Matrix:
+            name = f"h.{layer}.{name}"
+            weight = tensors.take(f"{name}.weight", in_features, out_features)
+            return Matrix(weight.t(), tensors.take(f"{name}.bias", out_features))
+
+        return Block(
+            ln_1=self._norm(tensors, f"h.{layer}.ln_1"),
+            c_attn=matrix("attn.c_attn", d, 3 * d),
+            attn_proj=matrix("attn.c_proj", d, d),
+            ln_2=self._norm(tensors, f"h.{layer}.ln_2"),
+            c_fc=matrix("mlp.c_fc", d, inner),
+            mlp_proj=matrix("mlp.c_proj", inner, d),
+        )
+
+    def hidden(self, run: Pass) -> Tensor:
+        """The new tokens through all blocks: [n, hidden_size]."""
+        num_heads, head_dim = self.config.num_heads, self.config.head_dim
+        x = self.wte[run.tokens] + self.wpe[run.positions]
+        for layer, block in enumerate(self.blocks):
+            qkv = block.c_attn(block.ln_1(x)).view(-1, 3, num_heads, head_dim)
+            queries, keys, values = qkv.unbind(dim=1)
+            if self.config.scale_by_layer:
+                queries = queries / (layer + 1)
+            x = x + block.attn_proj(run.attend(layer, queries, keys, values))
+            x = x + block.mlp_proj(self.activation(block.c_fc(block.ln_2(x))))
+        return x
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[n, hidden_size] → [n, vocab_size]"""
+        return self.head(self.ln_f(hidden))
+
+    @property
+    def weight_bytes_read(self) -> int:
+        """Bytes of weights that one decode step reads: all matrices once, one row of wpe.
+
+        The tied embedding is counted once, as the output matrix.
+        """
+        matrices = [self.head]
+        norms = [self.ln_f]
+        for block in self.blocks:
+            matrices += [block.c_attn, block.attn_proj, block.c_fc, block.mlp_proj]
+            norms += [block.ln_1, block.ln_2]
+        norm_bytes = sum(norm.weight.nbytes + norm.bias.nbytes for norm in norms)
+        return sum(matrix.nbytes for matrix in matrices) + norm_bytes + self.wpe[0].nbytes
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights held in memory."""
+        untied = 0 if self.config.tied_head else self.wte.nbytes
+        return self.weight_bytes_read + self.wpe[1:].nbytes + untied
