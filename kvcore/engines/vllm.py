@@ -1,0 +1,555 @@
+"""What vLLM reserves: its memory budget, its block pool and the lines it prints about them.
+
+Sources: vLLM 0.32.0 and 0.33.0 (`kv_cache_utils.py`, `kv_cache_interface.py`, `gpu_worker.py`) and
+the logs in the conformance set. The rules are re-derived here; nothing is imported from vLLM.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kvcore.architecture import Architecture, LayerKind, even_stages
+from kvcore.engines.versions import PlanError, version_tuple
+from kvcore.engines.vllm_pages import Layout, Page, PageGroup, ceil_div, layout
+from kvcore.units import GIB
+
+__all__ = [
+    "CPU_BLOCK_SIZE",
+    "DEFAULT_BLOCK_SIZE",
+    "Budget",
+    "Overhead",
+    "Plan",
+    "PlanError",
+    "PlanGroup",
+    "RankPlan",
+    "budget",
+    "default_utilisation",
+    "longest_context",
+    "plan",
+    "startup_lines",
+]
+
+DEFAULT_BLOCK_SIZE = 16
+CPU_BLOCK_SIZE = 128
+"""Block size of the CPU backend (0.32.0: 2 GiB of 23,040-byte tokens gave 728 blocks)."""
+
+CONCURRENCY_TOKENS_SINCE = (0, 20, 2)
+"""From here on the token count is concurrency × length (inferred from dated logs)."""
+GRAPHS_COUNTED_SINCE = (0, 21, 0)
+UTILISATION_092_SINCE = (0, 33, 0)
+ONE_LINE_SINCE = (0, 32, 0)
+"""From here on tokens and concurrency are printed in one line (seen in 0.32.0)."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How vLLM arrives at the memory it gives to the cache, bytes on one rank."""
+
+    total_bytes: int
+    utilisation: float
+    requested_bytes: int
+    non_kv_bytes: int
+    graph_bytes: int
+    graphs_counted: bool
+    available_bytes: int
+
+
+@dataclass(frozen=True)
+class PlanGroup:
+    """Layers that share a block table.
+
+    blocks_per_request: blocks one request at the full length may hold in this group.
+    bytes_per_block: bytes of one block over all its layers, padding layers included.
+    """
+
+    kind: str
+    layers: int
+    padding_layers: int
+    block_size: int
+    blocks_per_request: int
+    bytes_per_block: int
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """One worker: its stage, the memory it has, and the blocks that would fit there."""
+
+    stage: int
+    tensor_rank: int
+    layers: int
+    available_bytes: int | None
+    bytes_per_block: int
+    bytes_per_request: int
+    num_blocks: int
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Bytes one request reserves beyond what the architecture needs, and the reason."""
+
+    term: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """vLLM's plan of its block pool.
+
+    block_size: tokens per block of the attention layers (the smallest, as vLLM reports it).
+    num_blocks: blocks on every rank, the minimum over ranks.
+    bytes_per_request: bytes one request of max_model_len reserves on the rank that limits.
+    kv_cache_tokens: the number vLLM prints, with the meaning it has in `version`.
+    max_concurrency: num_blocks ÷ blocks_per_request.
+    overheads: what makes bytes_per_request larger than the architecture's need.
+    """
+
+    version: str
+    max_model_len: int
+    kv_format: str
+    tensor_parallel: int
+    pipeline_parallel: int
+    block_size: int
+    num_blocks: int
+    blocks_per_request: int
+    bytes_per_request: int
+    kv_cache_tokens: int
+    max_concurrency: float
+    groups: tuple[PlanGroup, ...]
+    ranks: tuple[RankPlan, ...]
+    overheads: tuple[Overhead, ...]
+    needed_bytes: int
+    padding: tuple[tuple[int, int], ...]
+    state_page_used: int
+    state_page_bytes: int
+    state_blocks_per_request: int
+    raised_block_size: bool
+    plain_tokens: int | None
+    device: str = "GPU"
+
+    @property
+    def limiting_rank(self) -> RankPlan:
+        """The rank whose memory gives the fewest blocks."""
+        return min(self.ranks, key=lambda rank: rank.num_blocks)
+
+    @property
+    def bytes_per_block(self) -> int:
+        return self.limiting_rank.bytes_per_block
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of the pool on the limiting rank, all blocks."""
+        return self.num_blocks * self.bytes_per_block
+
+    @property
+    def fits(self) -> bool:
+        """Whether one request of max_model_len fits on every rank; if not vLLM does not start."""
+        return all(
+            rank.available_bytes is None or rank.bytes_per_request <= rank.available_bytes
+            for rank in self.ranks
+        )
+
+    @property
+    def state_slots(self) -> int | None:
+        """Sequences whose recurrent state fits at once; None for a model without state."""
+        if not self.state_blocks_per_request:
+            return None
+        return self.num_blocks // self.state_blocks_per_request
+
+    @property
+    def cluster_bytes_per_request(self) -> int:
+        """Bytes one request reserves on all ranks together."""
+        return sum(rank.bytes_per_request for rank in self.ranks)
+
+
+def default_utilisation(version: str = "0.33") -> float:
+    """`gpu_memory_utilization` when nothing is said: 0.92 in 0.33, 0.90 before."""
+    return 0.92 if version_tuple(version) >= UTILISATION_092_SINCE else 0.90
+
+
+def budget(
+    total_bytes: int,
+    non_kv_bytes: int,
+    graph_bytes: int = 0,
+    utilisation: float | None = None,
+    version: str = "0.33",
+) -> Budget:
+    """Memory for the cache on one rank: ceil(total × utilisation) − non-KV − CUDA graphs.
+
+    total_bytes: what the runtime sees, not the sticker. non_kv_bytes: weights, peak activation and
+    everything outside torch. graph_bytes count since 0.21.0; before, graphs came on top.
+    available_bytes may be negative, and then vLLM does not start.
+    Raises PlanError for a utilisation outside 0 … 1 or a total that is not positive.
+    """
+    share = default_utilisation(version) if utilisation is None else utilisation
+    if not 0 < share <= 1:
+        raise PlanError(f"The memory utilisation must lie between 0 and 1, not {share}.")
+    if total_bytes <= 0:
+        raise PlanError("The GPU's memory must be more than 0 bytes.")
+    requested = math.ceil(total_bytes * share)
+    counted = version_tuple(version) >= GRAPHS_COUNTED_SINCE
+    available = requested - non_kv_bytes - (graph_bytes if counted else 0)
+    return Budget(total_bytes, share, requested, non_kv_bytes, graph_bytes, counted, available)
+
+
+def plan(
+    a: Architecture,
+    available_bytes: int | Sequence[int] | None,
+    max_model_len: int,
+    kv_format: str = "bf16",
+    tensor_parallel: int = 1,
+    block_size: int = DEFAULT_BLOCK_SIZE,
+    max_num_batched_tokens: int = 8192,
+    prefix_caching: bool = True,
+    speculative_tokens: int = 0,
+    version: str = "0.33",
+    *,
+    pipeline_parallel: int | None = None,
+    layers_per_stage: Sequence[int] | None = None,
+    concurrent_batches: int = 1,
+    num_blocks: int | None = None,
+    device: str = "GPU",
+) -> Plan:
+    """Plan the block pool as vLLM does.
+
+    available_bytes: memory for the cache on each rank, or a sequence with one entry per rank
+        (pipeline stage by stage, tensor ranks within each). A sequence longer than tensor_parallel
+        means pipeline stages. None is allowed only with num_blocks.
+    block_size: tokens per block asked for (16; the CPU backend takes 128).
+    max_num_batched_tokens × concurrent_batches: tokens in flight, kept beside each window.
+    prefix_caching: a hybrid then keeps two state blocks per request, else one.
+    speculative_tokens: draft length; adds the model's own draft layers and state copies.
+    layers_per_stage: layers on each pipeline stage (VLLM_PP_LAYER_PARTITION); default is vLLM's.
+    num_blocks: the pool's size, if it is set rather than derived (`num_gpu_blocks_override`).
+
+    Raises PlanError for settings vLLM would refuse, in one sentence.
+    """
+    _check_settings(max_model_len, tensor_parallel, block_size, max_num_batched_tokens)
+    if speculative_tokens < 0 or concurrent_batches < 1:
+        raise PlanError("Speculative tokens must be 0 or more and concurrent batches 1 or more.")
+    release = version_tuple(version)
+    pages = layout(a, kv_format, tensor_parallel, block_size, speculative_tokens, max_model_len)
+    available, stages = _ranks(available_bytes, tensor_parallel, pipeline_parallel, num_blocks)
+    bounds = _stage_bounds(a, stages, layers_per_stage)
+    in_flight = max_num_batched_tokens * concurrent_batches
+    state_blocks = (2 if prefix_caching else 1) + speculative_tokens
+
+    blocks = [group.page.blocks(max_model_len, in_flight, state_blocks) for group in pages.groups]
+    ranks = []
+    for index, memory in enumerate(available):
+        stage, tensor_rank = divmod(index, tensor_parallel)
+        ranks.append(_rank(pages, blocks, bounds[stage], stage, tensor_rank, memory, num_blocks))
+    holding = [rank for rank in ranks if rank.bytes_per_block]
+    if not holding:
+        raise PlanError("No rank holds a layer with a cache.")
+    limiting = min(holding, key=lambda rank: rank.num_blocks)
+    pool = limiting.num_blocks
+    needed_blocks = sum(blocks)
+    concurrency = pool / needed_blocks
+    sizes = [g.page.tokens for g in pages.groups if g.page.kind is not LayerKind.RECURRENT]
+    smallest = min(sizes, default=pages.groups[0].page.tokens)
+    if release >= CONCURRENCY_TOKENS_SINCE:
+        tokens = int(concurrency * max_model_len)
+    else:
+        tokens = pool // len(pages.groups) * smallest
+    states = [group.page for group in pages.groups if group.page.kind is LayerKind.RECURRENT]
+    return Plan(
+        version=str(version),
+        max_model_len=max_model_len,
+        kv_format=a.storage_format(kv_format).name,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=stages,
+        block_size=smallest,
+        num_blocks=pool,
+        blocks_per_request=needed_blocks,
+        bytes_per_request=limiting.bytes_per_request,
+        kv_cache_tokens=tokens,
+        max_concurrency=concurrency,
+        groups=_plan_groups(pages, blocks),
+        ranks=tuple(holding),
+        overheads=_overheads(pages, blocks, bounds[limiting.stage], max_model_len, in_flight),
+        needed_bytes=_needed(pages, bounds[limiting.stage], max_model_len),
+        padding=pages.padding,
+        state_page_used=max((page.used_bytes for page in states), default=0),
+        state_page_bytes=max((page.page_bytes for page in states), default=0),
+        state_blocks_per_request=len(states) * state_blocks,
+        raised_block_size=bool(states and sizes) and smallest > block_size,
+        plain_tokens=_plain_tokens(a, limiting, kv_format, tensor_parallel, stages),
+        device=device,
+    )
+
+
+def longest_context(
+    a: Architecture,
+    available_bytes: int | Sequence[int],
+    max_model_len: int,
+    **settings: object,
+) -> int:
+    """The longest max_model_len for which one request fits on every rank; 0 when none does.
+
+    Binary search up to the length asked for, as vLLM does for the hint in its error message.
+    """
+
+    def fits(length: int) -> bool:
+        return plan(a, available_bytes, length, **settings).fits
+
+    if not fits(1):
+        return 0
+    low, high = 1, max_model_len
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def startup_lines(p: Plan, longest: int | None = None) -> list[str]:
+    """The lines vLLM prints about the plan, without timestamps.
+
+    longest: the result of longest_context, for the hint where one request does not fit.
+    """
+    lines = []
+    if p.raised_block_size:
+        lines.append(
+            f"Setting attention block size to {p.block_size} tokens to ensure that attention page "
+            "size is >= mamba page size."
+        )
+    if p.raised_block_size and p.state_page_bytes > p.state_page_used:
+        share = 100 * (p.state_page_bytes - p.state_page_used) / p.state_page_used
+        lines.append(
+            f"Padding mamba page size by {share:.2f}% to ensure that mamba page size and attention "
+            "page size are exactly equal."
+        )
+    memory = [rank.available_bytes for rank in p.ranks if rank.available_bytes is not None]
+    lines += [f"Available KV cache memory: {each / GIB:.2f} GiB" for each in memory]
+    lines += [
+        f"Add {extra} padding layers, may waste at most {extra / real * 100:.2f}% KV cache memory"
+        for extra, real in p.padding
+    ]
+    if not p.fits:
+        return [*lines, _refusal(p, longest)]
+    size = f"{p.device} KV cache size: {p.kv_cache_tokens:,} tokens"
+    users = (
+        f"Maximum concurrency for {p.max_model_len:,} tokens per request: {p.max_concurrency:.2f}x"
+    )
+    if version_tuple(p.version) >= ONE_LINE_SINCE:
+        return [*lines, f"{size}, {users}"]
+    return [*lines, size, users]
+
+
+def _refusal(p: Plan, longest: int | None) -> str:
+    rank = min(p.ranks, key=lambda r: (r.available_bytes or 0) - r.bytes_per_request)
+    hint = (
+        f"Based on the available memory, the estimated maximum model length is {longest}. "
+        if longest
+        else ""
+    )
+    return (
+        f"ValueError: To serve at least one request with the model's max seq len "
+        f"({p.max_model_len}), ({rank.bytes_per_request / GIB:.2f} GiB KV cache is needed, which "
+        f"is larger than the available KV cache memory ({(rank.available_bytes or 0) / GIB:.2f} "
+        f"GiB). {hint}".rstrip()
+    )
+
+
+def _check_settings(
+    max_model_len: int, tensor_parallel: int, block_size: int, max_num_batched_tokens: int
+) -> None:
+    for name, value in (
+        ("max_model_len", max_model_len),
+        ("tensor_parallel", tensor_parallel),
+        ("block_size", block_size),
+        ("max_num_batched_tokens", max_num_batched_tokens),
+    ):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise PlanError(f"{name} must be a whole number of at least 1, not {value!r}.")
+
+
+def _ranks(
+    available: int | Sequence[int] | None,
+    tensor_parallel: int,
+    pipeline_parallel: int | None,
+    num_blocks: int | None,
+) -> tuple[list[int | None], int]:
+    """The memory of each rank, and the number of pipeline stages."""
+    if num_blocks is not None and num_blocks < 0:
+        raise PlanError(f"num_blocks must be 0 or more, not {num_blocks}.")
+    if isinstance(available, Sequence):
+        stages = pipeline_parallel or max(1, len(available) // tensor_parallel)
+        if len(available) != stages * tensor_parallel:
+            raise PlanError(
+                f"{stages * tensor_parallel} ranks need as many memory sizes, not {len(available)}."
+            )
+        memory: list[int | None] = [int(each) for each in available]
+    else:
+        stages = pipeline_parallel or 1
+        memory = [None if available is None else int(available)] * (stages * tensor_parallel)
+    if num_blocks is None:
+        if any(each is None for each in memory):
+            raise PlanError("The memory for the cache is missing; give bytes or a block count.")
+        least = min(each for each in memory if each is not None)
+        if least <= 0:
+            raise PlanError(
+                f"No memory is left for the cache ({least / GIB:.2f} GiB); raise the utilisation, "
+                "lower the overhead or add GPUs."
+            )
+    return memory, stages
+
+
+def _stage_bounds(
+    a: Architecture, stages: int, layers_per_stage: Sequence[int] | None
+) -> list[tuple[int, float]]:
+    """First and one-past-last layer of each stage; the last one also holds the drafter."""
+    if stages == 1 and layers_per_stage is None:
+        return [(0, math.inf)]
+    total = a.num_layers or sum(group.count for group in a.layers)
+    try:
+        sizes = tuple(layers_per_stage) if layers_per_stage else even_stages(total, stages)
+    except ValueError as error:
+        raise PlanError(str(error)) from None
+    if len(sizes) != stages or sum(sizes) != total or min(sizes) < 0:
+        raise PlanError(
+            f"{stages} pipeline stages must share {total} layers, not {' + '.join(map(str, sizes))}."
+        )
+    ends = [sum(sizes[: i + 1]) for i in range(stages)]
+    starts = [0, *ends[:-1]]
+    return list(zip(starts, [*ends[:-1], math.inf], strict=True))
+
+
+def _on_stage(group: PageGroup, bounds: tuple[int, float]) -> list[Page]:
+    start, stop = bounds
+    return [page for position, page in group.layers if start <= position < stop]
+
+
+def _rank(
+    pages: Layout,
+    blocks: Sequence[int],
+    bounds: tuple[int, float],
+    stage: int,
+    tensor_rank: int,
+    memory: int | None,
+    num_blocks: int | None,
+) -> RankPlan:
+    held = [_on_stage(group, bounds) for group in pages.groups]
+    per_block = _bytes_per_block(pages, held)
+    fitting = num_blocks
+    if fitting is None:
+        fitting = (memory or 0) // per_block if per_block else 0
+    return RankPlan(
+        stage=stage,
+        tensor_rank=tensor_rank,
+        layers=sum(len(each) for each in held),
+        available_bytes=memory,
+        bytes_per_block=per_block,
+        bytes_per_request=per_block * sum(blocks),
+        num_blocks=fitting,
+    )
+
+
+def _bytes_per_block(pages: Layout, held: list[list[Page]]) -> int:
+    """Bytes of one block id on a rank: one page in each of its layer slots."""
+    if pages.mixed:
+        return sum(page.page_bytes for layers in held for page in layers)
+    slots = max(len(layers) for layers in held)
+    return slots * pages.groups[0].page.page_bytes
+
+
+def _plan_groups(pages: Layout, blocks: Sequence[int]) -> tuple[PlanGroup, ...]:
+    planned = []
+    for group, needed in zip(pages.groups, blocks, strict=True):
+        real = len(group.layers)
+        padding = 0 if pages.mixed else pages.group_size - real
+        size = sum(page.page_bytes for _, page in group.layers) + padding * group.page.page_bytes
+        planned.append(
+            PlanGroup(
+                kind=" + ".join(kind.value for kind in group.kinds),
+                layers=real,
+                padding_layers=padding,
+                block_size=group.page.tokens,
+                blocks_per_request=needed,
+                bytes_per_block=size,
+                window=group.page.window,
+            )
+        )
+    return tuple(planned)
+
+
+def _needed(pages: Layout, bounds: tuple[int, float], length: int) -> int:
+    """Bytes the architecture needs for one sequence on a rank, without drafter or pages."""
+    return sum(
+        _own_bytes(page, length)
+        for group in pages.groups
+        for page in _on_stage(group, bounds)
+        if not page.draft
+    )
+
+
+def _own_bytes(page: Page, length: int) -> int:
+    if page.kind is LayerKind.RECURRENT:
+        return page.state_bytes
+    return _window_tokens(page, length) * page.entry_bytes
+
+
+def _window_tokens(page: Page, length: int) -> int:
+    if page.kind is LayerKind.CROSS_ATTENTION:
+        return page.window or 0
+    return length if page.window is None else min(page.window, length)
+
+
+def _overheads(
+    pages: Layout,
+    blocks: Sequence[int],
+    bounds: tuple[int, float],
+    length: int,
+    in_flight: int,
+) -> tuple[Overhead, ...]:
+    """Split what a request reserves beyond its need, on one rank. The terms add up exactly."""
+    terms = dict.fromkeys(
+        (
+            "tokens in flight beside the window",
+            "rounding to whole blocks",
+            "state copies for prefix caching and drafts",
+            "speculative decoding",
+            "pages padded to one size",
+            "padding layers",
+        ),
+        0,
+    )
+    held = [_on_stage(group, bounds) for group in pages.groups]
+    slots = max(len(layers) for layers in held)
+    for layers, needed in zip(held, blocks, strict=True):
+        for page in layers:
+            terms["pages padded to one size"] += needed * (page.page_bytes - page.used_bytes)
+            if page.kind is LayerKind.RECURRENT:
+                longer = page.used_bytes - page.state_bytes
+                terms["speculative decoding"] += needed * longer
+                terms["state copies for prefix caching and drafts"] += (
+                    needed - 1
+                ) * page.state_bytes
+                continue
+            kept = page.tokens_held(length, in_flight)
+            own = _window_tokens(page, length)
+            if page.draft:
+                terms["speculative decoding"] += own * page.entry_bytes
+            terms["tokens in flight beside the window"] += (kept - own) * page.entry_bytes
+            terms["rounding to whole blocks"] += (needed * page.tokens - kept) * page.entry_bytes
+        if not pages.mixed:
+            empty = slots - len(layers)
+            terms["padding layers"] += empty * needed * pages.groups[0].page.page_bytes
+    return tuple(Overhead(term, size) for term, size in terms.items() if size)
+
+
+def _plain_tokens(
+    a: Architecture, rank: RankPlan, kv_format: str, tensor_parallel: int, stages: int
+) -> int | None:
+    """The naive count: available bytes ÷ bytes per token. None where that means nothing."""
+    per_token = a.growth_bytes(kv_format, tensor_parallel)
+    if rank.available_bytes is None or not per_token or stages > 1:
+        return None
+    return rank.available_bytes // per_token
+
+
+def with_device(p: Plan, device: str) -> Plan:
+    """The same plan with the device word vLLM prints (“GPU” or “CPU”)."""
+    return replace(p, device=device)
