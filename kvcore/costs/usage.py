@@ -77,9 +77,11 @@ class TokenCounts:
         With `cached=False` the same tokens as they would be billed without any caching.
         """
         values = {"input_tokens": self.input, "output_tokens": self.output}
-        for key, value in self.details.items():
-            if cached or not key.startswith("cache_"):
-                values[key] = value
+        values |= {
+            key: value
+            for key, value in self.details.items()
+            if cached or not key.startswith("cache_")
+        }
         if cached:
             values["cache_read_tokens"] = self.cache_read
             values["cache_write_tokens"] = self.cache_write
