@@ -15,12 +15,25 @@ They say which positions stay, not how a model that keeps them is to number them
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 NONE, WINDOW, SINKS, HEAVY_HITTERS = "none", "window", "sinks", "heavy hitters"
 POLICIES = (NONE, WINDOW, SINKS, HEAVY_HITTERS)
 
 DEFAULT_SINKS = 4
 DEFAULT_WINDOW = 512
+
+
+class EvictableCache(Protocol):
+    """What eviction needs of `kvcore.decoding.KVCache`."""
+
+    kept: list[int]
+    attention_mass: Any
+
+    def __len__(self) -> int: ...
+
+    def keep(self, indices: Sequence[int], *, renumber: bool = False) -> None: ...
+
 
 _OTHER_POLICY_NAMES = {
     "full": NONE,
@@ -136,6 +149,43 @@ def kept_positions(
         earlier = sorted(range(first_recent), key=lambda position: (-scores[position], position))
         kept.update(earlier[: parts.heavy])
     return sorted(kept)
+
+
+def evict(
+    cache: EvictableCache,
+    policy: str | None,
+    *,
+    incoming: int = 0,
+    renumber: bool = False,
+    **budget: int | None,
+) -> list[int]:
+    """Apply a policy to a real cache before `incoming` tokens enter it.
+
+    The tokens to come count within the budget: what they then attend to, themselves included, are
+    exactly the positions the policy keeps at that length. Heavy hitters are ranked by the attention
+    each slot has received, summed over layers and heads, so that all layers keep the same ones.
+
+    Returns the indices of the text that went. Raises ValueError where nothing would be left or a
+    cache does not add up the attention that heavy hitters need.
+    """
+    held = len(cache)
+    scores = _received(cache) + [0.0] * incoming if policy_name(policy) == HEAVY_HITTERS else None
+    kept = kept_positions(held + incoming, policy, scores=scores, **budget)
+    slots = [slot for slot in kept if slot < held]
+    if len(slots) == held:
+        return []
+    if not slots:
+        raise ValueError("This budget leaves nothing in the cache; allow at least 2 tokens.")
+    stays = set(slots)
+    gone = [index for slot, index in enumerate(cache.kept) if slot not in stays]
+    cache.keep([cache.kept[slot] for slot in slots], renumber=renumber)
+    return gone
+
+
+def _received(cache: EvictableCache) -> list[float]:
+    if cache.attention_mass is None:
+        raise ValueError("Heavy hitters need a cache made with track_attention=True.")
+    return cache.attention_mass.sum(dim=(0, 1))[: len(cache)].tolist()
 
 
 def renumbered(kept: Sequence[int]) -> list[int]:

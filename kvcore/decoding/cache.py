@@ -92,6 +92,11 @@ class KVCache:
         return len(self.kept)
 
     @property
+    def owner(self) -> object:
+        """The network whose keys and values these are."""
+        return self._owner
+
+    @property
     def capacity(self) -> int:
         return self.keys.shape[2]
 
