@@ -9,6 +9,10 @@ class LoadError(DecodingError):
     """A model or tokenizer cannot be had, and no stand-in would be honest."""
 
 
+class NoRoomError(LoadError):
+    """The model does not fit into the memory that is free; nor would any stand-in of its shape."""
+
+
 class PromptError(DecodingError, ValueError):
     """A prompt or a length that the model cannot run."""
 

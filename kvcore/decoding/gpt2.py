@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -63,9 +62,9 @@ class GPT2:
         self.wpe = tensors.take("wpe.weight", config.context_length, d)
         embedding = Matrix(tensors.take("wte.weight", vocab, d))
         self.wte = embedding.rows
-        self.head = (
-            embedding if config.tied_head else Matrix(tensors.take("lm_head.weight", vocab, d))
-        )
+        self.head = embedding
+        if not config.tied_head:
+            self.head = Matrix(tensors.take("lm_head.weight", vocab, d))
         self.blocks = [self._block(tensors, layer) for layer in range(config.num_layers)]
         self.ln_f = self._norm(tensors, "ln_f")
 

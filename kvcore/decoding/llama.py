@@ -46,9 +46,9 @@ class Llama:
         d, vocab = config.hidden_size, config.vocab_size
         embedding = Matrix(tensors.take("embed_tokens.weight", vocab, d))
         self.embed_tokens = embedding.rows
-        self.head = (
-            embedding if config.tied_head else Matrix(tensors.take("lm_head.weight", vocab, d))
-        )
+        self.head = embedding
+        if not config.tied_head:
+            self.head = Matrix(tensors.take("lm_head.weight", vocab, d))
         self.blocks = [self._block(tensors, f"layers.{i}") for i in range(config.num_layers)]
         self.norm = self._norm(tensors, "norm")
 

@@ -130,5 +130,5 @@ def _check(model: Model, new_ids: Sequence[int], cache: KVCache | None) -> None:
     outside = next((t for t in new_ids if not 0 <= t < model.vocab_size), None)
     if outside is not None:
         raise PromptError(
-            f"Token {outside} is not in the vocabulary of {model.name} (0 to {model.vocab_size - 1})."
+            f"Token {outside} is not among the {model.vocab_size:,} of {model.name}'s vocabulary."
         )

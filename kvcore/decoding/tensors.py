@@ -42,7 +42,7 @@ class RandomTensors:
 
 
 class FolderTensors:
-    """Weights of a checkpoint folder, read one at a time so that few of its pages stay in memory."""
+    """Weights of a checkpoint folder, read one at a time to keep memory low."""
 
     def __init__(self, folder: Path, prefixes: tuple[str, ...]) -> None:
         """prefixes: what the names may begin with in front of the bare ones; "" is always tried."""
@@ -78,7 +78,7 @@ def weight_files(folder: Path) -> list[Path]:
     index = folder / INDEX_FILE
     if not index.is_file():
         raise LoadError(
-            f"{folder.name} holds no {SINGLE_FILE}; only safetensors weights are read, never pickled ones."
+            f"{folder.name} holds no {SINGLE_FILE}, and weights are read from no other format."
         )
     try:
         names = sorted(set(json.loads(index.read_text())["weight_map"].values()))

@@ -23,7 +23,7 @@ def import_torch() -> None:
 
 
 def use_threads(threads: int = DEFAULT_THREADS) -> int:
-    """Compute with `threads` threads from here on, in the thread that calls; return what torch says.
+    """Compute with `threads` threads from here on, in the calling thread; return torch's word.
 
     Call it at the start of each run: torch keeps the number per thread that was already started.
     """
