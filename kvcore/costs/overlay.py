@@ -18,7 +18,7 @@ from typing import Any
 
 FILE = Path(__file__).parents[1] / "data" / "prompt_caching.json"
 
-_PREFIX = re.compile(r"^(?:[a-z]{2,6}(?:-[a-z]+)*\.)?(?:anthropic|openai|moonshotai|amazon|zai)\.")
+_PREFIX = re.compile(r"^(?:[a-z]{2,8}(?:-[a-z]+)*\.)?(?:anthropic|openai|moonshotai|amazon|zai)\.")
 
 
 @cache

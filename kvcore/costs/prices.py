@@ -275,7 +275,7 @@ def rates(
     if context and prices == info.get_prices(moment):
         prices, note = _without_variant(entry, info, prices, context)
         notes.append(note)
-    prices = _with_long_writes(entry, info, prices)
+    prices = _with_long_writes(entry, info, prices, notes)
     uplift = _uplift(entry, info, geo, notes)
     notes.extend(_time_notes(entry, info, moment))
     return Rates(
@@ -345,16 +345,20 @@ def _without_variant(
     return prices, f"No price is published for {asked}: the standard price is used."
 
 
-def _with_long_writes(entry: Provider, info: ModelInfo, prices: ModelPrice) -> ModelPrice:
+def _with_long_writes(
+    entry: Provider, info: ModelInfo, prices: ModelPrice, notes: list[str]
+) -> ModelPrice:
+    """Fill the long-write slot where the provider charges for writes and sells a long one."""
     known = vars(prices)
-    if known.get(LONG_WRITE) is not None or known.get("input_mtok") is None:
+    if known.get(LONG_WRITE) is not None or known.get("cache_write_mtok") is None:
         return prices
     row = first_row("long_writes", entry.id, info.id)
     if row is None:
         return prices
-    return ModelPrice(
-        **{**known, LONG_WRITE: _scaled(known["input_mtok"], Decimal(row["input_multiple"]))}
-    )
+    if not row["certain"]:
+        notes.append(f"The price of {row['lifetime']} writes is not certain. {row['note']}")
+    long = _scaled(known["input_mtok"], Decimal(row["input_multiple"]))
+    return ModelPrice(**{**known, LONG_WRITE: long})
 
 
 def _uplift(entry: Provider, info: ModelInfo, geo: str | None, notes: list[str]) -> Decimal:
