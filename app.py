@@ -1,16 +1,33 @@
 """KV Cache Workbench: navigation, and nothing that takes time before it."""
 
+from pathlib import Path
+
 import streamlit as st
 
 st.set_page_config(
     page_title="KV Cache Workbench", page_icon="pages/common/icon.svg", layout="wide"
 )
 
+# Off in the configuration, so that Streamlit's own menu of the folder never shows.
+st.set_option("client.showSidebarNavigation", True)
+
+SECTIONS = {
+    "": [("tour", "Guided tour")],
+    "See it run": [("live_timing", "Live timing"), ("cache_lab", "Cache lab")],
+    "Size it": [("calculator", "Memory calculator"), ("gqa", "Sharing heads")],
+    "Manage it": [("paging", "Paging"), ("cache_quality", "Cache quality")],
+    "Pay for it": [("prompt_caching", "Prompt caching bill")],
+    "Take it further": [("server", "Your own server"), ("whiteboard", "Whiteboard")],
+}
+
 page = st.navigation(
     {
-        "See it": [
-            st.Page("pages/live_timing.py", title="Live timing", url_path="live_timing"),
-        ],
+        section: [
+            st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "tour")
+            for name, title in pages
+            if Path(f"pages/{name}.py").exists()
+        ]
+        for section, pages in SECTIONS.items()
     }
 )
 page.run()

@@ -24,7 +24,7 @@ def open_page() -> Callable[..., AppTest]:
     """`open_page("calculator", calculator_layers="32")` runs that page with those parameters."""
 
     def run(name: str, *, timeout: float = 60, **query: str) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=timeout)
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=timeout).run()
         app.switch_page(f"pages/{name}.py")
         for key, value in query.items():
             app.query_params[key] = value
