@@ -1,0 +1,51 @@
+"""Blocks that sharing saves, in closed form and by counting.
+
+Kwon et al. (SOSP 2023), section 6.3: the saving is blocks saved by sharing over blocks without.
+Beam search shares more, but how much depends on which beams survive, which no length says; it is
+not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvcore.paging.requests import Request
+
+
+def parallel_saving(requests: Sequence[Request], samples: int, block_size: int = 16) -> float:
+    """Share of blocks saved when `samples` equally long outputs share each prompt, 0 to 1.
+
+    Full prompt blocks are shared, the half-filled one is copied at the first write. Averaged over
+    decode steps: (n - 1)/n x sum(floor(p/B) o) / sum over steps of ceil((p + t)/B). Raises
+    ValueError without requests or for fewer than one sample.
+    """
+    if not requests or samples < 1:
+        raise ValueError("There must be at least one request and one sample.")
+    shared = sum(request.prompt // block_size * request.output for request in requests)
+    held = sum(_block_steps(request, block_size) for request in requests)
+    return (samples - 1) / samples * shared / held
+
+
+def prefix_saving(requests: Sequence[Request], prefix_tokens: int, block_size: int = 16) -> float:
+    """Share of a lone request's blocks that a prefix already in the pool saves, 0 to 1.
+
+    The prefix stands before each prompt; its full blocks are held once for all. Averaged over
+    decode steps. Raises ValueError without requests or for a negative prefix.
+    """
+    if not requests or prefix_tokens < 0:
+        raise ValueError("There must be at least one request, and the prefix cannot be negative.")
+    shared = sum(prefix_tokens // block_size * request.output for request in requests)
+    held = sum(_block_steps(request, block_size, prefix_tokens) for request in requests)
+    return shared / held
+
+
+def _block_steps(request: Request, block_size: int, prefix_tokens: int = 0) -> int:
+    """Sum over the output's steps t = 1..o of ceil((prefix + p + t) / block_size)."""
+    start = prefix_tokens + request.prompt
+    return _sum_of_ceils(start + request.output, block_size) - _sum_of_ceils(start, block_size)
+
+
+def _sum_of_ceils(length: int, block_size: int) -> int:
+    """Sum of ceil(t / block_size) for t from 1 to `length`."""
+    full, rest = divmod(length, block_size)
+    return block_size * full * (full + 1) // 2 + rest * (full + 1)
