@@ -308,6 +308,17 @@ def test_append_refused_changes_nothing():
     assert pool.append(table, tokens(2, 2))
 
 
+def test_what_follows_an_eviction_cannot_be_found():
+    pool = BlockPool(10, block_size=4)
+    table = pool.allocate(tokens(1, 6))
+    table.findable = False
+    assert pool.append(table, tokens(2, 6))
+    assert len(table.block_ids) == 3
+    assert pool.find(tokens(1, 6) + tokens(2, 6)) == table.block_ids[:1]
+    pool.free(table)
+    assert pool.free_list[:2] == [3, 2]
+
+
 def test_misuse_is_refused_in_a_sentence():
     pool = BlockPool(4)
     table = pool.allocate([1, 2, 3])

@@ -20,7 +20,9 @@ class BlockTable:
     """A sequence and where its keys and values lie: token i is in `block_ids[i // block_size]`.
 
     `num_cached_tokens` of its prompt were found in the pool and need no computing. A 0 among the
-    ids is a block that was dropped. Made by `BlockPool.allocate`, changed by the pool alone.
+    ids is a block that was dropped. Made by `BlockPool.allocate`, changed by the pool alone, but
+    for `findable`: set it to False once something was evicted, since the keys and values of what
+    follows then depend on more than the tokens before them and must not be found by those.
     """
 
     token_ids: list[int]
@@ -28,6 +30,7 @@ class BlockTable:
     num_cached_tokens: int
     salt: str | None = None
     hashes: list[bytes] = field(default_factory=list, repr=False)
+    findable: bool = True
     freed: bool = False
 
 
@@ -161,17 +164,14 @@ class BlockPool:
         num_new = self._blocks_for(length) - len(table.block_ids)
         if num_new > len(self._free):
             return False
-        num_full = len(table.hashes)
-        new_hashes = chain_hashes(
-            table.token_ids[num_full * self.block_size :] + token_ids,
-            self.block_size,
-            table.salt,
-            table.hashes[-1] if table.hashes else ROOT_HASH,
-        )
         table.token_ids.extend(token_ids)
-        table.hashes.extend(new_hashes)
         table.block_ids.extend(self._take() for _ in range(num_new))
-        self._store_full_blocks(table, first=num_full)
+        if table.findable:
+            num_full = len(table.hashes)
+            open_tokens = table.token_ids[num_full * self.block_size :]
+            parent = table.hashes[-1] if table.hashes else ROOT_HASH
+            table.hashes += chain_hashes(open_tokens, self.block_size, table.salt, parent)
+            self._store_full_blocks(table, first=num_full)
         return True
 
     def drop(self, table: BlockTable, block_indices: Iterable[int]) -> list[int]:

@@ -1,0 +1,38 @@
+"""How a system prompt, a question and perhaps the time become one text for a model."""
+
+from typing import Any
+
+SYSTEM = (
+    "You are a patient assistant of a small library. Answer in two or three plain sentences. "
+    "The library is open from nine to six on weekdays and from ten to two on Saturdays. Books "
+    "may be kept for four weeks and renewed twice, unless another reader is waiting for them. "
+    "Never invent a title; if you are not sure, say so and name the shelf where to look."
+)
+QUESTION = "How long may I keep a book, and can I have it longer?"
+
+
+def compose(
+    model: Any,
+    system: str,
+    question: str,
+    time_first: str | None = None,
+    time_last: str | None = None,
+) -> str:
+    """One prompt: the system prompt first, so that requests that share it begin alike.
+
+    `time_first` puts the time before everything, `time_last` after it. Models trained to chat get
+    the markup of their turns (ChatML, where their template names it), the others plain lines.
+    """
+    opening = f"{time_first}: " if time_first else ""
+    closing = f" (Asked at {time_last}.)" if time_last else ""
+    if speaks_chatml(model):
+        return (
+            f"<|im_start|>system\n{opening}{system}<|im_end|>\n"
+            f"<|im_start|>user\n{question}{closing}<|im_end|>\n<|im_start|>assistant\n"
+        )
+    return f"{opening}{system}\n\nQuestion: {question}{closing}\nAnswer:"
+
+
+def speaks_chatml(model: Any) -> bool:
+    template = getattr(model.tokenizer, "chat_template", None) or ""
+    return "<|im_start|>" in template
