@@ -14,8 +14,19 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # must be there before torch loads OpenMP
 
 from kvcore.decoding.errors import CacheError, DecodingError, LoadError, PromptError  # noqa: E402
+from kvcore.decoding.known import KNOWN  # noqa: E402
+from kvcore.decoding.load import load  # noqa: E402
 
-__all__ = ["CacheError", "DecodingError", "LoadError", "PromptError", "KVCache", "forward"]
+__all__ = [
+    "KNOWN",
+    "CacheError",
+    "DecodingError",
+    "KVCache",
+    "LoadError",
+    "PromptError",
+    "forward",
+    "load",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -108,22 +107,20 @@ def _require_utf8(text: str) -> None:
 
 
 def from_folder(folder: Path) -> BPETokenizer | None:
-    """The tokenizer in a checkpoint folder, None when there is none, LoadError when it is damaged."""
+    """The tokenizer in a checkpoint folder; None when there is none, LoadError if damaged."""
+    description = "the model's own vocabulary"
     if (folder / "tokenizer.json").is_file():
-        return from_file(
-            folder / "tokenizer.json", "the model's own vocabulary", read_chat_template(folder)
-        )
+        return from_file(folder / "tokenizer.json", description, read_chat_template(folder))
     vocab, merges = folder / "vocab.json", folder / "merges.txt"
     if not (vocab.is_file() and merges.is_file()):
         return None
     from tokenizers.models import BPE
 
     try:
-        return BPETokenizer(
-            _gpt2_pipeline(BPE.from_file(str(vocab), str(merges))), "the model's own vocabulary"
-        )
+        model = BPE.from_file(str(vocab), str(merges))
     except Exception as error:  # the library raises plain Exception
         raise LoadError(f"vocab.json or merges.txt cannot be read ({error}).") from error
+    return BPETokenizer(_gpt2_pipeline(model), description)
 
 
 def from_file(path: Path, description: str, chat_template: str | None = None) -> BPETokenizer:
@@ -189,18 +186,15 @@ def _gpt2_from_ranks(path: Path, cache: Path) -> BPETokenizer:
         return from_file(stored, description)
     except LoadError:
         pass  # not stored yet, or damaged
-    lines = path.read_bytes().split(b"\n")
-    ranks = {
-        base64.b64decode(word): int(rank)
-        for word, _, rank in (line.partition(b" ") for line in lines if line)
-    }
+    lines = [line.split() for line in path.read_text().splitlines()]
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
     built = BPETokenizer(_gpt2_pipeline(_bpe(ranks)), description)
     write_atomically(stored, built.save)
     return built
 
 
 def _bpe(ranks: dict[bytes, int]) -> Any:
-    """tiktoken keeps the rank of each token; the pair it was merged from is found by merging again."""
+    """The vocabulary of tiktoken's ranks; the pair behind each token is found by merging again."""
     from tokenizers.models import BPE
 
     letters = _byte_letters()

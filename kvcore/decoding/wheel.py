@@ -140,26 +140,16 @@ def _write_tokenizer(reader: Any, folder: Path) -> None:
     splitting = _value(reader, "tokenizer.ggml.pre")
     if splitting != "smollm":
         raise ValueError(f"its text is split by {splitting!r}, which is not known here")
-    tokens, kinds = (
-        _value(reader, "tokenizer.ggml.tokens"),
-        _value(reader, "tokenizer.ggml.token_type"),
-    )
+    tokens = _value(reader, "tokenizer.ggml.tokens")
+    kinds = _value(reader, "tokenizer.ggml.token_type")
+    special = [t for t, kind in zip(tokens, kinds, strict=True) if kind == CONTROL_TOKEN]
     merges = [tuple(pair.split(" ")) for pair in _value(reader, "tokenizer.ggml.merges")]
     tokenizer = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [
-            AddedToken(t, special=True)
-            for t, kind in zip(tokens, kinds, strict=True)
-            if kind == CONTROL_TOKEN
-        ]
-    )
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
     tokenizer.save(str(folder / "tokenizer.json"))
     template = _value(reader, "tokenizer.chat_template")
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
