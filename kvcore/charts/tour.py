@@ -1,0 +1,134 @@
+"""Pictures of the guided tour."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from kvcore import tour
+from kvcore.charts.theme import Role, colour, dash
+
+WAYS = {tour.WITHOUT: Role.UNCACHED, tour.WITH: Role.CACHED}
+DOINGS = {tour.RUN: Role.UNCACHED, tour.READ: Role.SAVED}
+STATES = {tour.FILED: Role.CACHED, tour.USED_ONCE: Role.FOLLOWED, tour.GONE: Role.WASTED}
+SIGNS = {tour.FILED: "kept", tour.USED_ONCE: "asks", tour.GONE: "gone"}
+
+
+def one_step(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
+    """Two rows of boxes: which pieces are run in this step and which are read from notes."""
+    boxes = _boxes(frame, "way", steps, list(WAYS)).encode(
+        color=colour("what", DOINGS),
+        tooltip=[
+            alt.Tooltip("word:N", title="Piece"),
+            alt.Tooltip("way:N", title="Way"),
+            alt.Tooltip("what:N", title="In this step"),
+        ],
+    )
+    marks = (
+        alt.Chart(frame)
+        .transform_calculate(sign=f"datum.what === '{tour.RUN}' ? '↻' : '✓'")
+        .mark_text(fontSize=12)
+        .encode(x=_piece(steps), y=_row("way", list(WAYS)), text="sign:N")
+    )
+    return (boxes + marks).properties(height=110)
+
+
+def cards(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
+    """Three rows of cards: keys and values stay, a query is asked once."""
+    order = [tour.KEY, tour.VALUE, tour.QUERY]
+    signs = " : ".join(f"datum.state === '{state}' ? '{sign}'" for state, sign in SIGNS.items())
+    boxes = _boxes(frame, "card", steps, order).encode(
+        color=colour("state", STATES),
+        opacity=alt.condition(f"datum.state === '{tour.GONE}'", alt.value(0.35), alt.value(1)),
+        tooltip=[
+            alt.Tooltip("word:N", title="Piece"),
+            alt.Tooltip("card:N", title="Card"),
+            alt.Tooltip("state:N", title="State"),
+        ],
+    )
+    marks = (
+        alt.Chart(frame)
+        .transform_calculate(sign=f"{signs} : ''")
+        .mark_text(fontSize=9, angle=270)
+        .encode(x=_piece(steps), y=_row("card", order), text="sign:N")
+    )
+    return (boxes + marks).properties(height=150)
+
+
+def pieces_run(frame: pd.DataFrame) -> alt.Chart:
+    """Pieces run through the model in all, step after step, both ways."""
+    return (
+        alt.Chart(frame)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("step:Q", title="Pieces written", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("total:Q", title="Pieces run through the model, in all"),
+            color=colour("way", WAYS),
+            strokeDash=dash("way", WAYS),
+            tooltip=[
+                alt.Tooltip("step:Q", title="Pieces written"),
+                alt.Tooltip("way:N", title="Way"),
+                alt.Tooltip("this_step:Q", title="Run in this step"),
+                alt.Tooltip("total:Q", title="Run in all"),
+            ],
+        )
+        .properties(height=240)
+    )
+
+
+def bytes_per_token(frame: pd.DataFrame) -> alt.Chart:
+    """Growth of the cache a token, by named model. Columns: model, kib, shown."""
+    bars = (
+        alt.Chart(frame)
+        .mark_bar()
+        .encode(
+            x=alt.X("kib:Q", title="KiB added by each token (16 bits)"),
+            y=alt.Y("model:N", title=None, sort="-x", axis=alt.Axis(labelLimit=220)),
+            tooltip=[
+                alt.Tooltip("model:N", title="Model"),
+                alt.Tooltip("shown:N", title="A token adds"),
+            ],
+        )
+    )
+    return (bars + bars.mark_text(align="left", dx=4).encode(text="shown:N")).properties(height=260)
+
+
+def after_fixes(frame: pd.DataFrame) -> alt.Chart:
+    """One request's cache as fixes are stacked. Columns: stage, gib, shown, why, order."""
+    bars = (
+        alt.Chart(frame)
+        .mark_bar()
+        .encode(
+            x=alt.X("gib:Q", title="One request's cache (GiB)"),
+            y=alt.Y(
+                "stage:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=260)
+            ),
+            tooltip=[
+                alt.Tooltip("stage:N", title="After"),
+                alt.Tooltip("shown:N", title="Size"),
+                alt.Tooltip("why:N", title="Because"),
+            ],
+        )
+    )
+    return (bars + bars.mark_text(align="left", dx=4).encode(text="shown:N")).properties(height=220)
+
+
+def _boxes(frame: pd.DataFrame, row: str, steps: int, order: list[str]) -> alt.Chart:
+    return (
+        alt.Chart(frame)
+        .mark_rect(cornerRadius=2, stroke="transparent", strokeWidth=2)
+        .encode(x=_piece(steps), y=_row(row, order))
+    )
+
+
+def _piece(steps: int) -> alt.X:
+    return alt.X(
+        "piece:O",
+        title="Pieces of the reply, in order",
+        scale=alt.Scale(domain=list(range(1, steps + 1)), paddingInner=0.12),
+        axis=alt.Axis(labelAngle=0, labelOverlap=True),
+    )
+
+
+def _row(field: str, order: list[str]) -> alt.Y:
+    return alt.Y(f"{field}:N", title=None, sort=order, scale=alt.Scale(domain=order))

@@ -1,0 +1,93 @@
+"""What holds for every page, whatever it shows."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pages.common.links import TITLES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(path.stem for path in (ROOT / "pages").glob("*.py"))
+MAX_MARKS = 5_000
+MAX_BYTES = 500_000
+WIDGETS = (
+    "slider",
+    "number_input",
+    "selectbox",
+    "text_area",
+    "text_input",
+    "checkbox",
+    "toggle",
+    "multiselect",
+    "segmented_control",
+    "pills",
+    "radio",
+)
+
+
+def charts(app):
+    return [element.proto for element in app.get("vega_lite_chart")]
+
+
+def widgets(app):
+    return [widget for kind in WIDGETS for widget in app.get(kind)]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_entered_through_app_py(name):
+    lines = (ROOT / "pages" / f"{name}.py").read_text().splitlines()
+    first = next(line for line in lines if line.startswith(("import", "from")))
+    assert first.startswith("import pages.common.entry")
+
+
+def test_every_page_has_its_title_in_the_menu():
+    menu = (ROOT / "app.py").read_text()
+    for name in PAGES:
+        assert f'("{name}", "{TITLES[name]}")' in menu
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_first_visit_shows_something_true(open_page, name):
+    app = open_page(name)
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    assert len(app.title) == 1
+    assert app.metric or charts(app), "a first visit shows a number or a picture"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_charts_are_small_and_say_what_they_show(open_page, name):
+    for proto in charts(open_page(name)):
+        assert proto.alt.strip().endswith("."), "alt states the takeaway in a sentence"
+        size = len(proto.data.data) + len(proto.spec)
+        assert size < MAX_BYTES
+        if proto.data.data:
+            assert pa.ipc.open_stream(proto.data.data).read_all().num_rows <= MAX_MARKS
+        assert "#" not in json.dumps(json.loads(proto.spec)), "colours come from the theme"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_widget_has_a_label_and_an_explanation(open_page, name):
+    for widget in widgets(open_page(name)):
+        assert widget.label.strip(), widget
+        assert widget.key is None or widget.key.startswith(name), widget.key
+        assert widget.help or len(widget.label) > 20, widget.label
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_loads_torch_before_a_model_is_asked_for(name):
+    code = (
+        "import sys\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "app = AppTest.from_file('app.py', default_timeout=60).run()\n"
+        f"app.switch_page('pages/{name}.py').run()\n"
+        "assert not app.exception, app.exception\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
