@@ -32,7 +32,11 @@ class Reading:
 
 @dataclass
 class VllmLog:
-    """vLLM's start-up figures. GiB as printed (two decimals), tokens and blocks as integers."""
+    """vLLM's start-up figures. GiB as printed (two decimals), tokens and blocks as integers.
+
+    peak_torch_gib holds the weights and the activation peak together (before 0.8); consumed_gib
+    the weights and what lies outside torch (newer versions).
+    """
 
     engine: ClassVar[str] = "vllm"
 
@@ -57,7 +61,9 @@ class VllmLog:
     weights_gib: float | None = None
     activation_gib: float | None = None
     non_torch_gib: float | None = None
+    peak_torch_gib: float | None = None
     consumed_gib: float | None = None
+    graphs_estimated_gib: float | None = None
     graphs_gib: float | None = None
     needed_gib: float | None = None
     needed_for_tokens: int | None = None
@@ -258,7 +264,7 @@ class _VllmReader(_Reader):
             _rule(rf"Loading model weights took {DECIMAL} Gi?B", _float(log, "weights_gib")),
             _rule(rf"activation peak memory takes {DECIMAL}\s?GiB", _float(log, "activation_gib")),
             _rule(rf"\bnon_torch_memory(?:=| takes ){DECIMAL}\s?GiB", _float(log, "non_torch_gib")),
-            _rule(rf"\bpeak_torch_memory={DECIMAL}\s?GiB", _float(log, "consumed_gib")),
+            _rule(rf"\bpeak_torch_memory={DECIMAL}\s?GiB", _float(log, "peak_torch_gib")),
             _rule(
                 rf"the rest of the memory reserved for KV Cache is {DECIMAL}\s?GiB",
                 _reading(log, "available"),
@@ -274,17 +280,24 @@ class _VllmReader(_Reader):
             _rule(rf"{DECIMAL} GiB for peak activation", _float(log, "activation_gib")),
             _rule(rf"{DECIMAL} GiB for non-torch", _float(log, "non_torch_gib")),
             _rule(rf"{DECIMAL} GiB for (?:CUDA|NPU) ?[Gg]raph", _float(log, "graphs_gib")),
-            _rule(rf"Estimated CUDA graph memory: {DECIMAL} GiB", _float(log, "graphs_gib")),
+            _rule(
+                rf"Estimated CUDA graph memory: {DECIMAL} GiB", _float(log, "graphs_estimated_gib")
+            ),
+            _rule(
+                rf"[Cc]urrent (?:kv|KV) cache memory(?: in use is|:) {DECIMAL} GiB",
+                _reading(log, "available"),
+            ),
             _rule(rf"Available KV cache memory: {DECIMAL} GiB", _reading(log, "available")),
             _rule(
                 rf"Explicitly set \({DECIMAL}/{DECIMAL}\) GiB for KV cache",
                 _reading(log, "available"),
             ),
             _rule(
-                rf"# (?:GPU|cuda|CUDA|cpu|NPU|ROCm|rocm) blocks: {INTEGER}",
+                rf"(?:^|[^\w-] ?)(?:GPU|cuda|CUDA|cpu|NPU|rocm) blocks: {INTEGER}",
                 _reading(log, "blocks"),
             ),
             _rule(rf"\bnum_gpu_blocks['\"]?[=:]\s*{INTEGER}", _reading(log, "blocks")),
+            _rule(rf"tokens that can be stored in KV cache \({GROUPED}\)", _reading(log, "tokens")),
             _rule(rf"(GPU|CPU|XPU|NPU) KV cache size: {GROUPED} tokens", self._tokens),
             _rule(
                 rf"Maximum concurrency for {GROUPED} tokens per request: {DECIMAL}\s?x",
@@ -422,7 +435,7 @@ class _LlamaCppReader(_Reader):
             _rule(r"using (full)-size SWA cache", _flag(log, "swa_full")),
             _rule(r"llama_kv_cache\w{0,20}: creating\s{1,10}(non-SWA|SWA) KV cache", self._banner),
             _rule(
-                rf"llama_kv_cache\w{{0,20}}: (?:CUDA\d* )?size\s{{0,4}}=\s{{0,10}}{DECIMAL} MiB(.*)",
+                rf"llama_kv_cache\w{{0,20}}: size\s{{0,4}}=\s{{0,10}}{DECIMAL} MiB(.*)",
                 self._cache,
             ),
             _rule(rf"KV self size\s{{0,4}}=\s{{0,10}}{DECIMAL} MiB(.*)", self._cache),

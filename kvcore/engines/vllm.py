@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from numbers import Integral
 
 from kvcore.architecture import Architecture, LayerKind, even_stages
 from kvcore.engines.versions import PlanError, version_tuple
-from kvcore.engines.vllm_pages import Layout, Page, PageGroup, ceil_div, layout
+from kvcore.engines.vllm_pages import Layout, Page, PageGroup, layout
 from kvcore.units import GIB
 
 __all__ = [
@@ -362,7 +363,7 @@ def _check_settings(
         ("block_size", block_size),
         ("max_num_batched_tokens", max_num_batched_tokens),
     ):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise PlanError(f"{name} must be a whole number of at least 1, not {value!r}.")
 
 
@@ -410,7 +411,8 @@ def _stage_bounds(
         raise PlanError(str(error)) from None
     if len(sizes) != stages or sum(sizes) != total or min(sizes) < 0:
         raise PlanError(
-            f"{stages} pipeline stages must share {total} layers, not {' + '.join(map(str, sizes))}."
+            f"{stages} pipeline stages must share {total} layers, "
+            f"not {' + '.join(map(str, sizes))}."
         )
     ends = [sum(sizes[: i + 1]) for i in range(stages)]
     starts = [0, *ends[:-1]]
@@ -548,8 +550,3 @@ def _plain_tokens(
     if rank.available_bytes is None or not per_token or stages > 1:
         return None
     return rank.available_bytes // per_token
-
-
-def with_device(p: Plan, device: str) -> Plan:
-    """The same plan with the device word vLLM prints (“GPU” or “CPU”)."""
-    return replace(p, device=device)

@@ -1,0 +1,204 @@
+"""Everything a vLLM plan needs: from what the user says, what the log prints, and defaults."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kvcore.architecture import Architecture
+from kvcore.engines import vllm
+from kvcore.engines.logs import Reading, VllmLog
+from kvcore.engines.reconcile.rows import Settings
+from kvcore.engines.versions import PlanError, version_tuple
+from kvcore.formats import FormatError, find_format
+from kvcore.units import GIB
+
+EARLY_VERSION = "0.6"
+"""Stands for the versions that print `# GPU blocks`."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything a plan needs, settled from the settings, the log and defaults."""
+
+    a: Architecture
+    max_model_len: int
+    kv_format: str
+    tensor_parallel: int
+    pipeline_parallel: int
+    block_size: int
+    max_num_batched_tokens: int
+    concurrent_batches: int
+    prefix_caching: bool
+    speculative_tokens: int
+    version: str
+    layers_per_stage: tuple[int, ...] | None = None
+
+    def plan(self, available: list[int] | None, num_blocks: int | None = None) -> vllm.Plan:
+        return vllm.plan(
+            self.a,
+            available,
+            self.max_model_len,
+            kv_format=self.kv_format,
+            tensor_parallel=self.tensor_parallel,
+            block_size=self.block_size,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            prefix_caching=self.prefix_caching,
+            speculative_tokens=self.speculative_tokens,
+            version=self.version,
+            pipeline_parallel=self.pipeline_parallel,
+            layers_per_stage=self.layers_per_stage,
+            concurrent_batches=self.concurrent_batches,
+            num_blocks=num_blocks,
+        )
+
+
+def settle(log: VllmLog, a: Architecture, settings: Settings) -> tuple[Inputs, list[str]]:
+    assumed: list[str] = []
+
+    def choose(name: str, logged: object, default: object, why: str) -> object:
+        given = getattr(settings, name)
+        if given is not None:
+            return given
+        if logged is not None:
+            return logged
+        assumed.append(f"{name} is {default}: {why}")
+        return default
+
+    length = choose(
+        "max_model_len",
+        log.max_model_len or log.concurrency_tokens or log.needed_for_tokens,
+        a.max_context or 8192,
+        "the log does not print it; this is the model's longest context"
+        if a.max_context
+        else "neither the log nor the config says",
+    )
+    early = log.blocks or log.peak_torch_gib is not None
+    version = choose(
+        "version",
+        log.version,
+        EARLY_VERSION if early else "0.33",
+        "the log prints its figures the way early versions did"
+        if early
+        else "the log does not print the version",
+    )
+    try:
+        version_tuple(str(version))
+    except PlanError:
+        assumed.append(f"version is 0.33: “{version}” is not a version")
+        version = "0.33"
+    hybrid_default = not a.is_hybrid
+    inputs = Inputs(
+        a=a,
+        max_model_len=max(1, int(length)),
+        kv_format=_kv_format(log, a, settings, assumed),
+        tensor_parallel=max(1, int(choose("tensor_parallel", log.tensor_parallel, 1, "default"))),
+        pipeline_parallel=max(
+            1, int(choose("pipeline_parallel", log.pipeline_parallel, 1, "default"))
+        ),
+        block_size=max(1, int(_block_size(log, settings))),
+        max_num_batched_tokens=max(
+            1,
+            int(choose("max_num_batched_tokens", log.max_num_batched_tokens, 8192, "default")),
+        ),
+        concurrent_batches=max(1, settings.concurrent_batches or 1),
+        prefix_caching=bool(
+            choose(
+                "prefix_caching",
+                log.prefix_caching,
+                hybrid_default,
+                "vLLM's default for this kind of model",
+            )
+        ),
+        speculative_tokens=int(choose("speculative_tokens", log.speculative_tokens, 0, "default")),
+        version=str(version),
+        layers_per_stage=tuple(settings.layers_per_stage) if settings.layers_per_stage else None,
+    )
+    return inputs, assumed
+
+
+def _kv_format(log: VllmLog, a: Architecture, settings: Settings, assumed: list[str]) -> str:
+    for name in (settings.kv_format, log.kv_cache_dtype):
+        if name is None:
+            continue
+        if name == "auto":
+            return a.kv_dtype or log.dtype or a.model_dtype or "bf16"
+        try:
+            return find_format(name).name
+        except FormatError:
+            assumed.append(f"kv_format is bf16: “{name}” is not a format known here")
+            return "bf16"
+    fallback = a.kv_dtype or log.dtype or a.model_dtype or "bf16"
+    assumed.append(f"kv_format is {fallback}: the log does not print kv_cache_dtype")
+    return fallback
+
+
+def _block_size(log: VllmLog, settings: Settings) -> int:
+    """The block size asked for. A hybrid's printed block size is the raised one, so not that."""
+    if settings.block_size:
+        return settings.block_size
+    if log.block_size and log.block_size != log.aligned_block_size and log.block_size <= 256:
+        return log.block_size
+    return vllm.CPU_BLOCK_SIZE if log.device == "CPU" else vllm.DEFAULT_BLOCK_SIZE
+
+
+def memory_of_ranks(log: VllmLog, settings: Settings, inputs: Inputs) -> list[float] | None:
+    """GiB on each rank, in rank order, or None where neither log nor user gives any."""
+    given = settings.available_gib
+    if isinstance(given, (int, float)):
+        return [float(given)]
+    if given is not None:
+        return [float(each) for each in given]
+    last = _last_of_each_rank(log.available)
+    if not last:
+        return None
+    ranks = inputs.tensor_parallel * inputs.pipeline_parallel
+    ordered = sorted(last, key=lambda reading: _rank_order(reading.rank))
+    if len(ordered) == ranks and inputs.pipeline_parallel > 1:
+        return [reading.value for reading in ordered]
+    return [min(reading.value for reading in last)]
+
+
+def _last_of_each_rank(readings: list[Reading]) -> list[Reading]:
+    """One reading per rank; of several data-parallel engines only the first."""
+    last = {reading.rank: reading for reading in readings}
+    engines = {match[0] for rank in last if (match := re.search(r"DP\d+", rank))}
+    if len(engines) > 1:
+        first = min(engines, key=lambda name: int(name[2:]))
+        last = {rank: each for rank, each in last.items() if first in re.split(r"[_ ]", rank)}
+    return list(last.values())
+
+
+def _rank_order(rank: str) -> tuple[int, int, str]:
+    def number(axis: str) -> int:
+        match = re.search(rf"{axis}(\d+)", rank)
+        return int(match[1]) if match else 0
+
+    return number("PP"), number("TP") or number("rank="), rank
+
+
+def rank_bytes(
+    memory: list[float], inputs: Inputs, shift: float = 0.0, scale: float = 1.0
+) -> list[int]:
+    ranks = inputs.tensor_parallel * inputs.pipeline_parallel
+    values = memory if len(memory) == ranks else [min(memory)] * ranks
+    return [int((gib + shift) * scale * GIB) for gib in values]
+
+
+def old_meaning(inputs: Inputs) -> bool:
+    return version_tuple(inputs.version) < vllm.CONCURRENCY_TOKENS_SINCE
+
+
+def used(inputs: Inputs, memory: list[float] | None) -> dict[str, object]:
+    return {
+        "max_model_len": inputs.max_model_len,
+        "kv_format": inputs.kv_format,
+        "tensor_parallel": inputs.tensor_parallel,
+        "pipeline_parallel": inputs.pipeline_parallel,
+        "block_size": inputs.block_size,
+        "max_num_batched_tokens": inputs.max_num_batched_tokens,
+        "prefix_caching": inputs.prefix_caching,
+        "speculative_tokens": inputs.speculative_tokens,
+        "version": inputs.version,
+        "available_gib": memory,
+    }

@@ -1,0 +1,444 @@
+"""A vLLM log beside vLLM's rules.
+
+vLLM prints memory with two decimals of GiB, so the true amount is known to ±0.005 GiB and the
+number of blocks to a small range. A prediction agrees if some block count in that range gives
+exactly the printed tokens and concurrency. If none does, one setting after another is changed, and
+the first change that reproduces the log names the term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from kvcore.architecture import Architecture
+from kvcore.engines import vllm
+from kvcore.engines.logs import Reading, VllmLog
+from kvcore.engines.reconcile.rows import (
+    AGREES,
+    NOT_LOGGED,
+    UNEXPLAINED,
+    Reconciliation,
+    Row,
+    Settings,
+    compared,
+    summarise,
+)
+from kvcore.engines.reconcile.vllm_guesses import Guess, guesses
+from kvcore.engines.reconcile.vllm_inputs import (
+    Inputs,
+    memory_of_ranks,
+    old_meaning,
+    rank_bytes,
+    settle,
+    used,
+)
+from kvcore.engines.versions import PlanError, version_tuple
+from kvcore.formats import FormatError
+from kvcore.units import GIB
+
+PRINTED_GIB = 0.005
+PRINTED_CONCURRENCY = 0.005
+SEARCH_LIMIT = 4096
+RANK_GAP = 0.10
+"""A pool at most this share below the printed memory may be another rank's minimum."""
+
+
+def compare(log: VllmLog, a: Architecture, settings: Settings) -> Reconciliation:
+    """Rows for memory, blocks, tokens, concurrency and what one request needs."""
+    inputs, assumed = settle(log, a, settings)
+    memory = memory_of_ranks(log, settings, inputs)
+    rows = [*_budget_rows(log, inputs, memory)]
+    lines: tuple[str, ...] = ()
+    problem = ""
+    try:
+        rows += _pool_rows(log, inputs, memory)
+        rows += _request_rows(log, inputs)
+        lines = tuple(_predicted_lines(log, inputs, memory))
+    except (PlanError, FormatError) as error:
+        problem = str(error)
+    return Reconciliation(
+        engine="vllm",
+        rows=tuple(rows),
+        summary=problem or summarise(rows),
+        assumed=tuple(assumed),
+        predicted_lines=lines,
+        used=used(inputs, memory),
+        problem=problem,
+    )
+
+
+def _budget_rows(log: VllmLog, inputs: Inputs, memory: list[float] | None) -> Iterator[Row]:
+    """Total × utilisation − what is not cache, against the memory printed."""
+    if log.total_gib is None or log.utilisation is None:
+        return
+    share = log.total_gib * log.utilisation
+    known = _known_consumption(log)
+    logged = min(memory) if memory else None
+    counted = version_tuple(inputs.version) >= vllm.GRAPHS_COUNTED_SINCE
+    graphs = log.graphs_estimated_gib if log.graphs_estimated_gib is not None else log.graphs_gib
+    subtracted = max(0.0, graphs or 0.0) if counted else 0.0
+    if known is None:
+        if log.weights_gib is None:
+            return
+        left = share - log.weights_gib
+        extra = left - logged if logged is not None else 0.0
+        yield compared(
+            "Memory for the cache",
+            left,
+            logged,
+            "GiB",
+            PRINTED_GIB,
+            "activation peak, graphs and memory outside torch",
+            f"{log.total_gib} × {log.utilisation} − {log.weights_gib} for weights leaves "
+            f"{left:.2f} GiB; {extra:.2f} GiB more went to the activation peak, CUDA graphs and "
+            "memory outside torch.",
+        )
+        return
+    parts, sentence = known
+    predicted = share - parts - subtracted
+    tolerance = PRINTED_GIB * 5
+    arithmetic = f"{log.total_gib} × {log.utilisation} − {sentence}"
+    if subtracted:
+        arithmetic += f" − {subtracted:.2f} for CUDA graphs"
+    term, words = UNEXPLAINED, f"{arithmetic} = {predicted:.2f} GiB."
+    if logged is not None and graphs:
+        other = share - parts - (0.0 if counted else graphs)
+        if abs(other - logged) <= tolerance:
+            term = "CUDA graphs"
+            words += (
+                f" The log matches if {graphs:.2f} GiB of CUDA graphs are "
+                f"{'not ' if counted else ''}subtracted; they are since 0.21."
+            )
+    yield compared("Memory for the cache", predicted, logged, "GiB", tolerance, term, words)
+
+
+def _known_consumption(log: VllmLog) -> tuple[float, str] | None:
+    """GiB that are not cache, from whichever set of figures the version prints."""
+    outside = log.non_torch_gib or 0.0
+    if log.peak_torch_gib is not None:
+        return (
+            log.peak_torch_gib + outside,
+            f"{log.peak_torch_gib:.2f} for weights and activation peak − {outside:.2f} outside "
+            "torch",
+        )
+    if log.consumed_gib is not None and log.activation_gib is not None:
+        return (
+            log.consumed_gib + log.activation_gib,
+            f"{log.consumed_gib:.2f} for weights and memory outside torch − "
+            f"{log.activation_gib:.2f} for the activation peak",
+        )
+    if log.weights_gib is not None and log.activation_gib is not None:
+        return (
+            log.weights_gib + log.activation_gib + outside,
+            f"{log.weights_gib:.2f} for weights − {log.activation_gib:.2f} for the activation "
+            f"peak − {outside:.2f} outside torch",
+        )
+    return None
+
+
+def _pool_rows(log: VllmLog, inputs: Inputs, memory: list[float] | None) -> Iterator[Row]:
+    shape = inputs.plan(None, num_blocks=1)
+    if log.aligned_block_size is not None or shape.raised_block_size:
+        yield _block_size_row(log, inputs, shape)
+    logged = _Logged.of(log)
+    if memory is None:
+        yield from _rows_without_memory(log, inputs, logged)
+        return
+    if min(memory) <= 0:
+        yield Row(
+            "Blocks",
+            0,
+            logged.blocks,
+            "blocks",
+            0,
+            "no memory left",
+            f"{min(memory):.2f} GiB is left for the cache, so vLLM stops here.",
+        )
+        return
+    found = _matching_blocks(inputs, memory, logged)
+    middle = inputs.plan(rank_bytes(memory, inputs))
+    if found is not None:
+        best = inputs.plan(None, num_blocks=found)
+        words = _exact_words(found, middle)
+        yield from _three_rows(best, logged, AGREES, words)
+        return
+    guess, blocks = _explain(inputs, memory, logged)
+    if guess is None:
+        words = (
+            f"{min(memory):.2f} GiB in blocks of {middle.bytes_per_block:,} bytes are "
+            f"{middle.num_blocks:,} blocks; no single setting tried here gives the logged figures."
+        )
+        yield from _three_rows(middle, logged, UNEXPLAINED, words)
+        return
+    if blocks is not None:
+        guess = replace(guess, sentence=f"{guess.sentence} The log then fits {blocks:,} blocks.")
+    yield from _three_rows(middle, logged, guess.term, guess.sentence)
+
+
+@dataclass(frozen=True)
+class _Logged:
+    """The pool as printed: any of the three may be missing."""
+
+    blocks: int | None
+    tokens: int | None
+    concurrency: float | None
+
+    @classmethod
+    def of(cls, log: VllmLog) -> _Logged:
+        def least(readings: list[Reading]) -> float | None:
+            return min((reading.value for reading in readings), default=None)
+
+        blocks, tokens = least(log.blocks), least(log.tokens)
+        return cls(
+            None if blocks is None else int(blocks),
+            None if tokens is None else int(tokens),
+            least(log.concurrency),
+        )
+
+    @property
+    def empty(self) -> bool:
+        return self.blocks is None and self.tokens is None and self.concurrency is None
+
+    def fits(self, p: vllm.Plan) -> bool:
+        if self.blocks is not None and self.blocks != p.num_blocks:
+            return False
+        if self.tokens is not None and self.tokens != p.kv_cache_tokens:
+            return False
+        return self.concurrency is None or (
+            abs(self.concurrency - p.max_concurrency) <= PRINTED_CONCURRENCY + 1e-9
+        )
+
+
+def _matching_blocks(
+    inputs: Inputs, memory: list[float], logged: _Logged, scale: float = 1.0
+) -> int | None:
+    """A block count that the printed memory allows and that gives exactly the printed figures."""
+    low = inputs.plan(rank_bytes(memory, inputs, -PRINTED_GIB, scale)).num_blocks
+    high = inputs.plan(rank_bytes(memory, inputs, PRINTED_GIB, scale)).num_blocks
+    if logged.empty:
+        return inputs.plan(rank_bytes(memory, inputs, 0, scale)).num_blocks
+    return next((n for n in _candidates(inputs, logged) if low <= n <= high), None)
+
+
+def _candidates(inputs: Inputs, logged: _Logged) -> Iterator[int]:
+    """Block counts that give the printed figures, whatever the memory."""
+    if logged.blocks is not None:
+        guesses = [logged.blocks]
+    else:
+        one = inputs.plan(None, num_blocks=1)
+        if logged.tokens is not None and old_meaning(inputs):
+            first = logged.tokens // one.block_size * len(one.groups)
+            guesses = list(range(first, first + min(len(one.groups), SEARCH_LIMIT)))
+        elif logged.tokens is not None:
+            about = logged.tokens * one.blocks_per_request / inputs.max_model_len
+            guesses = list(range(max(0, int(about) - 1), int(about) + 3))
+        elif logged.concurrency is not None:
+            low = int((logged.concurrency - PRINTED_CONCURRENCY) * one.blocks_per_request)
+            high = int((logged.concurrency + PRINTED_CONCURRENCY) * one.blocks_per_request) + 1
+            guesses = list(range(max(0, low), min(high, low + SEARCH_LIMIT) + 1))
+        else:
+            return
+    for count in guesses:
+        if logged.fits(inputs.plan(None, num_blocks=count)):
+            yield count
+
+
+def _three_rows(p: vllm.Plan, logged: _Logged, term: str, words: str) -> Iterator[Row]:
+    meaning = "groups × blocks" if version_tuple(p.version) < vllm.CONCURRENCY_TOKENS_SINCE else ""
+    note = f" Tokens are counted as {meaning} before 0.21." if meaning and len(p.groups) > 1 else ""
+    yield compared("Blocks", p.num_blocks, logged.blocks, "blocks", 0, term, words)
+    yield compared(
+        "KV cache size", p.kv_cache_tokens, logged.tokens, "tokens", 0, term, words + note
+    )
+    yield compared(
+        f"Concurrency at {p.max_model_len:,} tokens",
+        p.max_concurrency,
+        logged.concurrency,
+        "×",
+        PRINTED_CONCURRENCY,
+        term,
+        words,
+    )
+
+
+def _exact_words(found: int, middle: vllm.Plan) -> str:
+    size = f"{found:,} blocks of {middle.bytes_per_block:,} bytes per rank"
+    over = ", ".join(f"{each.term} {each.bytes / GIB:.3f} GiB" for each in middle.overheads)
+    extra = f" Beyond its need a request reserves: {over}." if over else ""
+    return f"{size}.{extra}"
+
+
+def _rows_without_memory(log: VllmLog, inputs: Inputs, logged: _Logged) -> Iterator[Row]:
+    """No memory printed: the figures can still be checked against each other."""
+    if logged.empty:
+        return
+    found = next(_candidates(inputs, logged), None)
+    if found is not None:
+        p = inputs.plan(None, num_blocks=found)
+        words = (
+            f"{found:,} blocks of {p.bytes_per_block:,} bytes are {p.pool_bytes / GIB:.3f} GiB on "
+            "each rank; the log does not print the memory."
+        )
+        yield from _three_rows(p, logged, AGREES, words)
+        yield Row(
+            "Memory for the cache", p.pool_bytes / GIB, None, "GiB", PRINTED_GIB, NOT_LOGGED, words
+        )
+        return
+    for guess in guesses(inputs):
+        found = _first_candidate(guess.inputs, logged)
+        if found is not None:
+            base = next(_candidates(inputs, replace(logged, concurrency=None)), found)
+            yield from _three_rows(
+                inputs.plan(None, num_blocks=base), logged, guess.term, guess.sentence
+            )
+            return
+    base = replace(logged, concurrency=None)
+    count = next(_candidates(inputs, base), None)
+    if count is None:
+        count = int((logged.tokens or 0) // inputs.plan(None, num_blocks=1).block_size)
+    yield from _three_rows(
+        inputs.plan(None, num_blocks=count),
+        logged,
+        UNEXPLAINED,
+        "The printed tokens and concurrency do not belong together for this model and length.",
+    )
+
+
+def _first_candidate(inputs: Inputs, logged: _Logged) -> int | None:
+    try:
+        return next(_candidates(inputs, logged), None)
+    except (PlanError, FormatError):
+        return None
+
+
+def _explain(
+    inputs: Inputs, memory: list[float], logged: _Logged
+) -> tuple[Guess | None, int | None]:
+    """The first change that reproduces the log, and the blocks it then has."""
+    for guess in guesses(inputs):
+        try:
+            found = _matching_blocks(guess.inputs, memory, logged, guess.scale)
+        except (PlanError, FormatError):
+            continue
+        if found is not None:
+            return guess, found
+    return _rank_minimum(inputs, memory, logged)
+
+
+def _rank_minimum(
+    inputs: Inputs, memory: list[float], logged: _Logged
+) -> tuple[Guess | None, int | None]:
+    """The figures hold together, but for less memory than printed: another rank decides."""
+    found = _first_candidate(inputs, logged)
+    if found is None:
+        return None, None
+    p = inputs.plan(None, num_blocks=found)
+    printed = inputs.plan(rank_bytes(memory, inputs))
+    implied = p.pool_bytes / GIB
+    if not printed.num_blocks * (1 - RANK_GAP) <= found < printed.num_blocks:
+        return None, None
+    several = inputs.tensor_parallel * inputs.pipeline_parallel > 1
+    term = "rank minimum" if several else "less memory than printed"
+    return (
+        Guess(
+            term,
+            inputs,
+            f"The printed {min(memory):.2f} GiB would give {printed.num_blocks:,} blocks, the log "
+            f"has {found:,}: "
+            + (
+                f"another rank has only about {implied:.2f} GiB, and the pool is the minimum over "
+                "ranks."
+                if several
+                else f"{implied:.2f} GiB were used."
+            ),
+        ),
+        found,
+    )
+
+
+def _block_size_row(log: VllmLog, inputs: Inputs, shape: vllm.Plan) -> Row:
+    logged = log.aligned_block_size
+    words = (
+        f"A state takes {shape.state_page_used:,} bytes per layer, so attention blocks grow to "
+        f"{shape.block_size:,} tokens."
+    )
+    term = UNEXPLAINED
+    if logged is not None and logged != shape.block_size:
+        for guess in guesses(inputs):
+            if _planned_block_size(guess.inputs) == logged:
+                term, words = guess.term, guess.sentence
+                break
+    return compared("Attention block size", shape.block_size, logged, "tokens", 0, term, words)
+
+
+def _planned_block_size(inputs: Inputs) -> int | None:
+    try:
+        return inputs.plan(None, num_blocks=1).block_size
+    except (PlanError, FormatError):
+        return None
+
+
+def _request_rows(log: VllmLog, inputs: Inputs) -> Iterator[Row]:
+    """What one request needs, from the message vLLM stops with."""
+    if log.needed_gib is None:
+        return
+    length = log.needed_for_tokens or inputs.max_model_len
+    asked = replace(inputs, max_model_len=max(1, length))
+
+    def needed(each: Inputs) -> float | None:
+        try:
+            p = each.plan(None, num_blocks=1)
+        except (PlanError, FormatError):
+            return None
+        return max(rank.bytes_per_request for rank in p.ranks) / GIB
+
+    predicted = needed(asked)
+    own = asked.a.cache_bytes(asked.max_model_len, asked.kv_format, asked.tensor_parallel) / GIB
+    words = f"The architecture alone needs {own:.3f} GiB for {length:,} tokens."
+    term, sentence = _first_fit(guesses(asked), needed, log.needed_gib)
+    agrees = predicted is not None and abs(predicted - log.needed_gib) <= PRINTED_GIB
+    yield compared(
+        f"One request of {length:,} tokens",
+        predicted,
+        log.needed_gib,
+        "GiB",
+        PRINTED_GIB,
+        term,
+        words if agrees else f"{sentence} {words}",
+    )
+
+
+def _first_fit(
+    guesses: Iterator[Guess], measure: Callable[[Inputs], float | None], logged: float
+) -> tuple[str, str]:
+    for guess in guesses:
+        if guess.scale != 1.0 or guess.term == "version meaning":
+            continue
+        value = measure(guess.inputs)
+        if value is not None and abs(value - logged) <= PRINTED_GIB:
+            return guess.term, guess.sentence
+    return UNEXPLAINED, "No single setting tried here gives the logged amount."
+
+
+def _predicted_lines(log: VllmLog, inputs: Inputs, memory: list[float] | None) -> list[str]:
+    if memory is not None and min(memory) > 0:
+        p = inputs.plan(rank_bytes(memory, inputs))
+        longest = None
+        if not p.fits:
+            longest = _longest(inputs, rank_bytes(memory, inputs))
+        return vllm.startup_lines(replace(p, device=log.device or "GPU"), longest)
+    found = next(_candidates(inputs, _Logged.of(log)), None)
+    if found is None:
+        return []
+    p = inputs.plan(None, num_blocks=found)
+    return vllm.startup_lines(replace(p, device=log.device or "GPU"))
+
+
+def _longest(inputs: Inputs, available: list[int]) -> int:
+    low, high = 0, inputs.max_model_len
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = replace(inputs, max_model_len=middle).plan(available).fits
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
