@@ -145,20 +145,20 @@ def _unpriced_reason(option: CacheOption, rates: Rates) -> str | None:
 
 @dataclass(frozen=True)
 class WellKnownFact:
-    """A rule of thumb, whether it holds for this model, and the model's own figure."""
+    """A rule of thumb, whom it is said of, whether it holds for this model, and its own figure."""
 
     claim: str
+    said_of: str
     holds: bool
     sentence: str
 
 
 _FACTS = (
-    ("write", Decimal("1.25"), "A cache write costs 1.25× the input price."),
-    ("long", Decimal(2), "A one-hour write costs 2× the input price."),
-    ("read", Decimal("0.1"), "A cache read costs 0.1× the input price."),
-    ("off", Decimal("0.1"), "Cached input is up to 90 % off."),
+    ("write", Decimal("1.25"), "A cache write costs 1.25× the input price.", "Anthropic"),
+    ("long", Decimal(2), "A one-hour write costs 2× the input price.", "Anthropic"),
+    ("read", Decimal("0.1"), "A cache read costs 0.1× the input price.", "Anthropic"),
+    ("off", Decimal("0.1"), "Cached input is up to 90 % off.", "OpenAI"),
 )
-FACTS_FROM = {"write": "Anthropic", "long": "Anthropic", "read": "Anthropic", "off": "OpenAI"}
 
 
 def well_known_facts(rates: Rates) -> tuple[WellKnownFact, ...]:
@@ -181,11 +181,11 @@ def well_known_facts(rates: Rates) -> tuple[WellKnownFact, ...]:
         "off": (read, f"Cached input is {_percent_off(read)} off."),
     }
     facts = []
-    for key, value, claim in _FACTS:
+    for key, value, claim, said_of in _FACTS:
         figure, sentence = own[key]
         if not rates.has_read_price and key in ("read", "off"):
             figure, sentence = None, "No price for cached input is published."
-        facts.append(WellKnownFact(claim, figure == value, sentence))
+        facts.append(WellKnownFact(claim, said_of, figure == value, sentence))
     return tuple(facts)
 
 
@@ -205,4 +205,4 @@ def _plain(value: Decimal) -> str:
 
 
 def _percent_off(read: Decimal) -> str:
-    return f"{_plain((1 - read) * 100)} %"
+    return f"{_plain(((1 - read) * 100).quantize(Decimal('0.1')))} %"

@@ -41,11 +41,11 @@ def schedule_hit_rate(
 
     Not renewed: one write serves the floor(τ/gap) arrivals after it, less those within t0.
     """
-    early = math.ceil(visible_after / gap) - 1 if visible_after > 0 else 0
     served = math.floor(lifetime / gap + 1e-12)
     if renewed:
-        return 1.0 if served >= 1 and early == 0 else (1.0 if served > early else 0.0)
-    return max(0, served - max(early, 0)) / (served + 1)
+        return 1.0 if served >= 1 else 0.0
+    too_early = max(0, math.ceil(visible_after / gap) - 1)
+    return max(0, served - too_early) / (served + 1)
 
 
 def break_even_hit_rate(write: float, read: float) -> float:
