@@ -2,7 +2,7 @@
 
 Writes kvcore/data/class_defaults.json. Run after changing the pinned transformers:
 
-    python scripts/record_class_defaults.py
+    python -m scripts.record_class_defaults
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES,
 )
+
+from kvcore.config_json.reader import SMELLS_OF_STATE
 
 TARGET = Path(__file__).parents[1] / "kvcore" / "data" / "class_defaults.json"
 
@@ -51,13 +53,17 @@ def main() -> None:
         | set(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
         | set(MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
         | set(speech)
+        | {name for name in CONFIG_MAPPING_NAMES if name.endswith(("_text", "_text_model"))}
     )
     classes = {}
     for model_type in sorted(generating):
         record_class(model_type, config_class(model_type), classes)
     names = {
         architecture: model_type
-        for mapping in (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
+        for mapping in (
+            MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+            MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+        )
         for model_type, architecture in mapping.items()
         if isinstance(architecture, str)
     }
@@ -69,14 +75,17 @@ def main() -> None:
         "architectures": dict(sorted(names.items())),
         "without_generation": other,
     }
-    TARGET.write_text(json.dumps(payload, indent=None, separators=(",", ":"), sort_keys=True) + "\n")
+    TARGET.write_text(
+        json.dumps(payload, indent=None, separators=(",", ":"), sort_keys=True) + "\n"
+    )
     print(f"{len(classes)} classes, {len(names)} architectures, {TARGET.stat().st_size:,} bytes")
 
 
 def config_class(model_type: str) -> type | None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    return CONFIG_MAPPING[model_type] if model_type in CONFIG_MAPPING else None
+    known = model_type in CONFIG_MAPPING
+    return CONFIG_MAPPING[model_type] if known else None
 
 
 def record_class(model_type: str, cls: type | None, classes: dict) -> None:
@@ -90,6 +99,9 @@ def record_class(model_type: str, cls: type | None, classes: dict) -> None:
     }
     if defaults:
         entry["defaults"] = defaults
+    state_keys = sorted(f.name for f in dataclasses.fields(cls) if SMELLS_OF_STATE.search(f.name))
+    if state_keys:
+        entry["state_keys"] = state_keys
     text = text_class(cls)
     if text:
         entry["text_type"] = text.model_type
@@ -115,7 +127,9 @@ def field_defaults(cls: type) -> dict:
             value = field.default_factory()
         if isinstance(value, tuple):
             value = list(value)
-        if value is dataclasses.MISSING or not isinstance(value, (int, float, str, list, type(None))):
+        if value is dataclasses.MISSING or not isinstance(
+            value, (int, float, str, list, type(None))
+        ):
             continue
         found[field.name] = value
     return found

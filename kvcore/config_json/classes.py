@@ -103,6 +103,7 @@ UNSIZED: Mapping[str, str] = {
     "blt": "its patches of bytes vary in length",
     "cpmant": "it keeps a prompt cache of its own",
     "diffusion_gemma": "it writes whole blocks at once instead of a token at a time",
+    "dots3_note": "its windowed layers keep latent vectors of their own",
     "dory": "its layers run in loops, each with a cache of its own",
     "glm5_next": "its index keys are pooled and its layers mix two kinds of state",
     "inkling_mm_model": "its layers keep convolution states beside the keys",
@@ -113,6 +114,9 @@ UNSIZED: Mapping[str, str] = {
     "musicgen_melody": "it keeps a cache for each codebook",
     "neomme": "its windows differ from layer to layer",
     "qwen4_exp": "its layers keep index keys and three kinds of state",
+    "t5gemma": "its encoder and decoder have layer patterns of their own",
+    "t5gemma2": "its encoder and decoder have layer patterns of their own",
+    "t5_gemma_module": "it is one half of an encoder-decoder",
     "reformer": "it keeps hashed chunks instead of keys and values",
     "rwkv": "it keeps five vectors a layer in an order of its own",
     "unlimited_ocr": "its layers keep a reference window beside the sliding one",
@@ -125,12 +129,16 @@ UNSIZED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class ModelClass:
-    """A known model type: the defaults of its config class, and where they come from."""
+    """A known model type: the defaults of its config class, and where they come from.
+
+    state_keys are the keys of the class that speak of state; they are understood or change nothing.
+    """
 
     model_type: str
     defaults: Mapping[str, object] = field(default_factory=dict)
     source: str = ""
     text_type: str | None = None
+    state_keys: frozenset[str] = frozenset()
 
     def default(self, key: str) -> object:
         return self.defaults.get(key)
@@ -152,7 +160,11 @@ def model_class(model_type: str) -> ModelClass | None:
     own = model_type in data["classes"]
     defaults = entry.get("defaults", {}) if own else {}
     return ModelClass(
-        model_type, defaults, f"{model_type}, {data['source']}", entry.get("text_type")
+        model_type,
+        defaults,
+        f"{model_type}, {data['source']}",
+        entry.get("text_type"),
+        frozenset(entry.get("state_keys", ())),
     )
 
 

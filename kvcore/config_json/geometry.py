@@ -8,7 +8,14 @@ from kvcore.architecture import Source
 from kvcore.config_json.fields import Fields
 
 HIDDEN = ("hidden_size", "n_embd", "d_model", "model_dim")
-HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads", "decoder_attention_heads")
+HEADS = (
+    "num_attention_heads",
+    "n_head",
+    "num_heads",
+    "n_heads",
+    "decoder_attention_heads",
+    "attention_heads",
+)
 KV_HEADS = (
     "num_key_value_heads",
     "num_kv_heads",

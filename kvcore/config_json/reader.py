@@ -71,10 +71,16 @@ MOST_LAYERS = 10_000
 SUBLAYERS = {"longcat_flash": 2}
 """Types with more than one attention in each layer."""
 
+COMPRESSION = {
+    Layer.COMPRESSED_SPARSE: ("compressed_sparse_attention", 4),
+    Layer.COMPRESSED: ("heavily_compressed_attention", 128),
+}
+"""DeepSeek-V4's names in compress_rates, and the rates of its class."""
+
 SMELLS_OF_STATE = re.compile(
     r"mamba|ssm|linear_attn|linear_(num|key|value|conv|head)|conv_kernel|conv_l_cache|state_size|"
     r"recurrent|rwkv|retention|compress_(ratio|rate)|block_configs|kv_shared|shared_kv|share_kv|"
-    r"kv_source|cross_layer|yoco|lru_width|delta|kda|index_head_dim|indexer_types|index_topk_(freq|pattern)|"
+    r"kv_source|cross_layer|yoco|lru_width|delta_?(rule|net)|kda_layers|index_head_dim|indexer_types|index_topk_(freq|pattern)|"
     r"sparse_attention|kv_lora|hybrid|attn_layer_|attn_type|full_attn|layers_block_type",
     re.IGNORECASE,
 )
@@ -111,13 +117,14 @@ def read_config(
     """The architecture a config.json describes.
 
     `assume_plain` reads an unknown model type as an ordinary transformer, says so, and gives a
-    range where a window leaves the answer open. Raises ConfigError, naming the key, for everything that
-    cannot be read.
+    range where a window leaves the answer open. Raises ConfigError, naming the key, for everything
+    that cannot be read.
     """
     config = require_object(config)
     refuse_other_files(config)
     top_type = _model_type(config)
-    refuse_unfit(top_type, config)
+    if not any(isinstance(config.get(key), Mapping) for key in NESTED):
+        refuse_unfit(top_type, config)
     fields = _language_model(config, top_type, assume_plain)
     model_type = reading_type(fields.model_class.model_type)
     _refuse_unsized(top_type, model_type, fields)
@@ -464,7 +471,7 @@ class _Parts:
 
     def _compressed(self, layer: Layer) -> list[LayerGroup]:
         """DeepSeek-V4: a window of single vectors, one entry per 4 or 128 tokens, an index."""
-        ratio = 4 if layer is Layer.COMPRESSED_SPARSE else 128
+        ratio = self._ratio(layer)
         width = self.geometry.head_dim
         rope = self.fields.whole(
             "rope_dim", "qk_rope_head_dim", assume=0, because="none given", minimum=0
@@ -487,6 +494,14 @@ class _Parts:
         index = replace(self._index(), tokens_per_entry=ratio, label=f"one key per {ratio} tokens")
         return [window, compressed, index]
 
+    def _ratio(self, layer: Layer) -> int:
+        """Tokens an entry stands for: `compress_rates`, else the 4 and 128 of its class."""
+        name, assumed = COMPRESSION[layer]
+        rates = self.fields.inside("compress_rates")
+        if rates is None:
+            return assumed
+        return rates.whole("tokens_per_entry", name, assume=assumed, because="DeepSeek-V4's class")
+
     def _owns_index(self, i: int) -> bool:
         return i in self.index_owners
 
@@ -498,6 +513,7 @@ class _Parts:
 def _window(fields: Fields, model_type: str) -> int:
     """Tokens a sliding layer keeps."""
     if model_type == "modernbert-decoder":
+        fields.used.add("sliding_window")
         return max(1, fields.whole("window", "local_attention", minimum=2) // 2)
     return fields.whole("window", *WINDOW_KEYS)
 
@@ -643,7 +659,7 @@ def _share(fields: Fields, num_layers: int, reading: Reading) -> None:
 
 def _judge_unused(fields: Fields, reading: Reading) -> None:
     """Refuse, or give a range, where a key that speaks of state was not understood."""
-    known = fields.model_class.defaults
+    known = fields.model_class.state_keys
     for key in sorted(fields.unused()):
         if key in HARMLESS or key.startswith(("mtp_", "use_", "moe_", "mlp_")):
             continue
@@ -659,8 +675,6 @@ def _judge_unused(fields: Fields, reading: Reading) -> None:
 
 def _judge_window(fields: Fields, reading: Reading) -> None:
     """A window in a type that is not known to use one: with it or without it."""
-    if fields.model_class.default("sliding_window") is not None:
-        return
     window = fields.whole("window", "sliding_window")
     reading.low = [
         [
@@ -690,9 +704,7 @@ def _assemble(
     layers = _grouped(reading.layers, fields)
     low = _grouped(reading.low, fields)
     if not any(group.kind not in (LayerKind.NONE, LayerKind.SHARED) for group in layers):
-        raise fields.error(
-            "layer_types", "No layer of this config keeps anything, which cannot be right."
-        )
+        raise fields.error("layer_types", "{key}: no layer keeps anything, which cannot be right.")
     return Architecture(
         model_type=top_type,
         layers=layers,

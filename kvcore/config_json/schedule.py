@@ -1,7 +1,7 @@
 """Which layer does what: the layer kinds of a model, one by one.
 
-Sources: the layer schedules of transformers 5.24's configuration classes, and for model types outside
-it their own modelling code, as the reference set of this project records them.
+Sources: the layer schedules of transformers 5.24's configuration classes, and for model types
+outside it their own modelling code.
 """
 
 from __future__ import annotations
@@ -130,6 +130,9 @@ ALL_SLIDE = frozenset(
 )
 """Types whose every layer slides when `sliding_window` is a number."""
 
+LISTS_ITS_WINDOWS = frozenset({"cohere_compass_text", "laguna", "mellum"})
+"""Types with a window that only `layer_types` puts to use."""
+
 PERIOD_KEYS = ("sliding_window_pattern", "global_attn_every_n_layers")
 
 
@@ -223,6 +226,8 @@ def _windows(fields: Fields, model_type: str, num_layers: int) -> Schedule:
     if model_type in ALL_SLIDE or switched is True:
         _noted_default(fields, "a window in every layer")
         return [Layer.SLIDING] * num_layers
+    if model_type not in LISTS_ITS_WINDOWS:
+        fields.used.difference_update(WINDOW_KEYS)
     return full
 
 
@@ -267,9 +272,11 @@ def _jamba(fields: Fields, num_layers: int) -> Schedule | None:
 
 
 def _bamba(fields: Fields, num_layers: int) -> Schedule | None:
+    if fields.says("layer_types") or fields.says("layers_block_type"):
+        return None
     indices = fields.numbers("attn_layer_indices")
     if indices is None:
-        return None
+        return _only_state(fields, num_layers)
     _note(fields, "attn_layer_indices")
     return [Layer.FULL if i in set(indices) else Layer.LINEAR for i in range(num_layers)]
 
@@ -293,8 +300,10 @@ def _interval(key: str, default: int) -> Callable[[Fields, int], Schedule | None
 
 def _kimi_linear(fields: Fields, num_layers: int) -> Schedule | None:
     linear = fields.inside("linear_attn_config")
-    if fields.says("layer_types") or linear is None:
+    if fields.says("layer_types"):
         return None
+    if linear is None:
+        return _interval("full_attention_interval", 4)(fields, num_layers)
     full = linear.numbers("full_attn_layers", minimum=1)
     if full is None:
         raise linear.error(
@@ -489,7 +498,7 @@ def _cohere2_moe(fields: Fields, num_layers: int) -> Schedule | None:
 def _mllama(fields: Fields, num_layers: int) -> Schedule:
     cross = fields.numbers("cross_attention_layers")
     if cross is None:
-        cross = [i for i in range(3, num_layers, 5)]
+        cross = list(range(3, num_layers, 5))
         _noted_default(fields, "cross-attention in every fifth layer")
     else:
         _note(fields, "cross_attention_layers")
@@ -497,6 +506,7 @@ def _mllama(fields: Fields, num_layers: int) -> Schedule:
 
 
 def _zamba(fields: Fields, num_layers: int) -> Schedule | None:
+    fields.used.add("hybrid_layer_ids")
     if fields.says("layers_block_type") or fields.says("layer_types"):
         return None
     raise fields.error("layers_block_type", "The config has no {key}, so the schedule is unknown.")
@@ -510,6 +520,11 @@ def _olmo_hybrid(fields: Fields, num_layers: int) -> Schedule | None:
     if Layer.FULL not in layers:
         layers[-1] = Layer.FULL
     return layers
+
+
+def _granite_hybrid(fields: Fields, num_layers: int) -> Schedule | None:
+    named = fields.says("layer_types") or fields.says("layers_block_type")
+    return None if named else _only_state(fields, num_layers)
 
 
 def _minimax(fields: Fields, num_layers: int) -> Schedule | None:
@@ -530,6 +545,7 @@ RULES: Mapping[str, Callable[[Fields, int], Schedule | None]] = {
     "falcon_mamba": _only_state,
     "glm_moe_dsa": _indexed,
     "gpt_neo": _gpt_neo,
+    "granitemoehybrid": _granite_hybrid,
     "hy_v4": _indexed,
     "hy_v4_vl_text": _indexed,
     "jamba": _jamba,

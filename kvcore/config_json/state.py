@@ -1,9 +1,13 @@
 """The state a recurrent layer keeps for each sequence, by family.
 
-Elements: Mamba-1 d_inner·(conv−1) + d_inner·d_state; Mamba-2 (d_inner + 2·groups·state)·(conv−1) +
-heads·head_dim·state; gated delta net (2·k_heads·k_dim + v_heads·v_dim)·(conv−1) + v_heads·v_dim·k_dim.
-Sources: Gu & Dao 2023; Dao & Gu 2024; Yang et al. 2024; vLLM 0.33.0's state shapes. The matrix is kept
-in fp32 unless the config says otherwise, the convolution in the model's dtype.
+Elements:
+
+    Mamba-1          d_inner·(conv−1) + d_inner·d_state
+    Mamba-2          (d_inner + 2·groups·state)·(conv−1) + heads·head_dim·state
+    gated delta net  (2·k_heads·k_dim + v_heads·v_dim)·(conv−1) + v_heads·v_dim·k_dim
+
+Sources: Gu & Dao 2023; Dao & Gu 2024; Yang et al. 2024; vLLM 0.33.0's state shapes. The matrix is
+kept in fp32 unless the config says otherwise, the convolution in the model's dtype.
 """
 
 from __future__ import annotations
@@ -58,7 +62,7 @@ def recurrent_state(fields: Fields, model_type: str, model_dtype: str) -> State:
     if family is None:
         raise fields.error(
             "layer_types",
-            f"{{key}} has recurrent layers, but the state of a {model_type} layer is not known here.",
+            f"{{key}} has recurrent layers, but what a {model_type} layer keeps is unknown here.",
         )
     return family(fields, model_dtype)
 
@@ -187,10 +191,10 @@ def _delta_tensors(
 def _kimi_delta(fields: Fields, model_dtype: str) -> State:
     """Kimi Linear: query, key and value of equal width, each convolved."""
     linear = fields.inside("linear_attn_config") or fields
-    heads = linear.whole("state_heads", "num_heads", "linear_num_heads", "num_attention_heads")
-    width = linear.whole("state_head_dim", "head_dim", "linear_head_dim")
+    heads = linear.whole("state_heads", "linear_num_heads", "num_heads", "num_attention_heads")
+    width = linear.whole("state_head_dim", "linear_head_dim", "head_dim")
     kernel = linear.whole(
-        "conv_kernel", "short_conv_kernel_size", "linear_conv_kernel_dim", minimum=2
+        "conv_kernel", "linear_conv_kernel_dim", "short_conv_kernel_size", minimum=2
     )
     if linear is not fields:
         fields.sources.update(linear.sources)
