@@ -59,6 +59,10 @@ class Request:
         """Tokens of one sample when it is complete, prompt included."""
         return self.prompt + self.output
 
+    def at(self, arrival: float) -> Request:
+        """The same request arriving at another step."""
+        return replace(self, arrival=arrival)
+
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
@@ -155,10 +159,7 @@ def with_poisson_arrivals(
         raise ValueError("The arrival rate must be positive.")
     gaps = np.random.default_rng(seed).exponential(1 / requests_per_step, len(requests))
     arrivals = np.cumsum(gaps)
-    return [
-        replace(request, arrival=float(arrival))
-        for request, arrival in zip(requests, arrivals, strict=True)
-    ]
+    return [request.at(float(arrival)) for request, arrival in zip(requests, arrivals, strict=True)]
 
 
 def _paired_shares(

@@ -113,11 +113,12 @@ class SimulationResult:
     """One policy on one list of requests.
 
     `token_states`, `reservation`, `internal` and `external` are percent of the pool under the
-    paper's definitions; `split` gives them under others. `batch_size` is requests running per
-    step. Counts are over the whole run, averages over the middle 90 % of completions. `steps` is
-    the length of the run; `admitted_at` and `finished_at` are None for refused requests.
-    `hit_tokens` of `prompt_tokens` were found in the pool at first admission; `rehit_tokens` are
-    what preempted requests found again of themselves, counted apart.
+    paper's definitions; `split` gives them under others. `batch_size` is requests running and
+    `requests_per_step` requests completed per step. Counts are over the whole run, averages over
+    the middle 90 % of completions. `steps` is the length of the run; `admitted_at` and
+    `finished_at` are None for refused requests. `hit_tokens` of `prompt_tokens` were found in the
+    pool at first admission; `rehit_tokens` are what preempted requests found again of themselves,
+    counted apart.
     """
 
     policy: str
@@ -126,6 +127,7 @@ class SimulationResult:
     steps: int
     parts: Parts
     batch_size: float
+    requests_per_step: float
     refused: list[Refusal]
     preemption_log: list[Preemption]
     recomputed_tokens: int
@@ -229,8 +231,3 @@ class SimulationResult:
     @property
     def mean_wait(self) -> float:
         return mean(self.waits) if any(self.waits) else 0.0
-
-    @property
-    def requests_per_step(self) -> float:
-        """Requests completed per step of the whole run."""
-        return self.completed / max(1, self.steps)

@@ -164,6 +164,7 @@ class Simulation:
             steps=self.step,
             parts=self._window.parts(self.pool.num_slots),
             batch_size=self._window.batch_size,
+            requests_per_step=self._window.requests_per_step,
             refused=self.refused,
             preemption_log=self.preemptions,
             recomputed_tokens=self.recomputed_tokens,
@@ -346,6 +347,10 @@ class _Window:
     def batch_size(self) -> float:
         """Requests running, averaged over steps; 0 when no step was measured."""
         return self._batch / max(1, self._steps)
+
+    @property
+    def requests_per_step(self) -> float:
+        return (self._last - self._first) / max(1, self._steps)
 
     def parts(self, num_slots: int) -> Parts:
         steps = max(1, self._steps)
