@@ -38,6 +38,8 @@ DASHES: dict[Role, list[int]] = {
     Role.WASTED: [1, 3],
 }
 
+PHONE_CHARACTERS = 52
+
 # Series beyond one a role (several models on one chart) take roles in this order.
 SERIES_ORDER = (Role.CACHED, Role.UNCACHED, Role.SAVED, Role.FOLLOWED, Role.VALUES, Role.RESERVED)
 
@@ -76,7 +78,9 @@ def painted(chart: alt.Chart, role: Role) -> alt.Chart:
 def dash(field: str, series: Mapping[str, Role], title: str | None = None) -> alt.StrokeDash:
     """The second cue for lines: a dash for each role, merged into the legend of `colour`."""
     scale = alt.Scale(domain=list(series), range=[DASHES[role] for role in series.values()])
-    return alt.StrokeDash(f"{field}:N", title=title, scale=scale, legend=_legend(series, True))
+    legend = _legend(series, True)
+    legend.symbolType, legend.symbolSize, legend.symbolStrokeWidth = "stroke", 300, 2
+    return alt.StrokeDash(f"{field}:N", title=title, scale=scale, legend=legend)
 
 
 def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
@@ -96,7 +100,16 @@ def _scale(series: Mapping[str, Role]) -> alt.Scale:
 
 
 def _legend(series: Mapping[str, Role], shown: bool) -> alt.Legend | None:
-    return alt.Legend(values=list(series), orient="top") if shown else None
+    if not shown:
+        return None
+    return alt.Legend(
+        values=list(series), orient="top", columns=_columns(list(series)), labelLimit=300
+    )
+
+
+def _columns(names: Sequence[str]) -> int:
+    """Legend columns that still fit on a phone."""
+    return max(1, PHONE_CHARACTERS // (max(len(name) for name in names) + 4))
 
 
 def _drop_named_data(node: Any) -> None:

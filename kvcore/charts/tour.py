@@ -30,7 +30,7 @@ def one_step(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
         .mark_text(fontSize=12)
         .encode(x=_piece(steps), y=_row("way", list(WAYS)), text="sign:N")
     )
-    return (boxes + marks).properties(height=110)
+    return (boxes + marks).properties(height=210)
 
 
 def cards(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
@@ -52,14 +52,14 @@ def cards(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
         .mark_text(fontSize=9, angle=270)
         .encode(x=_piece(steps), y=_row("card", order), text="sign:N")
     )
-    return (boxes + marks).properties(height=150)
+    return (boxes + marks).properties(height=290)
 
 
 def pieces_run(frame: pd.DataFrame) -> alt.Chart:
     """Pieces run through the model in all, step after step, both ways."""
     return (
         alt.Chart(frame)
-        .mark_line(point=True)
+        .mark_line()
         .encode(
             x=alt.X("step:Q", title="Pieces written", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("total:Q", title="Pieces run through the model, in all"),
@@ -72,7 +72,7 @@ def pieces_run(frame: pd.DataFrame) -> alt.Chart:
                 alt.Tooltip("total:Q", title="Run in all"),
             ],
         )
-        .properties(height=240)
+        .properties(height=300)
     )
 
 
