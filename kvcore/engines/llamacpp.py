@@ -17,8 +17,7 @@ from kvcore.architecture import (
     LayerGroup,
     LayerKind,
 )
-from kvcore.engines.versions import PlanError
-from kvcore.engines.vllm_pages import ceil_div
+from kvcore.engines.common import PlanError, ceil_div
 from kvcore.formats import KVFormat, find_format, latent_bytes
 from kvcore.units import MIB
 

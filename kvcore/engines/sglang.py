@@ -17,8 +17,7 @@ from kvcore.architecture import (
     LayerGroup,
     LayerKind,
 )
-from kvcore.engines.versions import PlanError
-from kvcore.engines.vllm_pages import entry_bytes
+from kvcore.engines.common import PlanError, entry_bytes
 from kvcore.formats import KVFormat
 from kvcore.units import GIB
 

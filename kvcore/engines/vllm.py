@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from kvcore.architecture import Architecture, LayerKind, even_stages
-from kvcore.engines.versions import PlanError, version_tuple
+from kvcore.engines.common import PlanError, version_tuple
 from kvcore.engines.vllm_pages import Layout, Page, PageGroup, layout
 from kvcore.units import GIB
 
@@ -36,10 +36,14 @@ DEFAULT_BLOCK_SIZE = 16
 CPU_BLOCK_SIZE = 128
 """Block size of the CPU backend (0.32.0: 2 GiB of 23,040-byte tokens gave 728 blocks)."""
 
+MOST_RANKS = 4096
+
 CONCURRENCY_TOKENS_SINCE = (0, 20, 2)
 """From here on the token count is concurrency × length (inferred from dated logs)."""
 GRAPHS_COUNTED_SINCE = (0, 21, 0)
 UTILISATION_092_SINCE = (0, 33, 0)
+KV_CACHE_SIZE_SINCE = (0, 8, 0)
+"""From here on tokens are printed instead of blocks (the V1 engine)."""
 ONE_LINE_SINCE = (0, 32, 0)
 """From here on tokens and concurrency are printed in one line (seen in 0.32.0)."""
 
@@ -323,11 +327,13 @@ def startup_lines(p: Plan, longest: int | None = None) -> list[str]:
             "page size are exactly equal."
         )
     memory = [rank.available_bytes for rank in p.ranks if rank.available_bytes is not None]
-    lines += [f"Available KV cache memory: {each / GIB:.2f} GiB" for each in memory]
+    lines += [f"Available KV cache memory: {each / GIB:.2f} GiB" for each in dict.fromkeys(memory)]
     lines += [
         f"Add {extra} padding layers, may waste at most {extra / real * 100:.2f}% KV cache memory"
         for extra, real in p.padding
     ]
+    if version_tuple(p.version) < KV_CACHE_SIZE_SINCE:
+        return [*lines, *_early_lines(p)]
     if not p.fits:
         return [*lines, _refusal(p, longest)]
     size = f"{p.device} KV cache size: {p.kv_cache_tokens:,} tokens"
@@ -337,6 +343,21 @@ def startup_lines(p: Plan, longest: int | None = None) -> list[str]:
     if version_tuple(p.version) >= ONE_LINE_SINCE:
         return [*lines, f"{size}, {users}"]
     return [*lines, size, users]
+
+
+def _early_lines(p: Plan) -> list[str]:
+    """Early versions printed blocks, and compared the length with the tokens of the pool."""
+    stored = p.num_blocks * p.block_size
+    lines = [
+        f"# {p.device} blocks: {p.num_blocks}",
+        f"Maximum concurrency for {p.max_model_len} tokens per request: {p.max_concurrency:.2f}x",
+    ]
+    if stored < p.max_model_len:
+        lines.append(
+            f"ValueError: The model's max seq len ({p.max_model_len}) is larger than the maximum "
+            f"number of tokens that can be stored in KV cache ({stored})."
+        )
+    return lines
 
 
 def _refusal(p: Plan, longest: int | None) -> str:
@@ -374,6 +395,8 @@ def _ranks(
     num_blocks: int | None,
 ) -> tuple[list[int | None], int]:
     """The memory of each rank, and the number of pipeline stages."""
+    if tensor_parallel * (pipeline_parallel or 1) > MOST_RANKS:
+        raise PlanError(f"More than {MOST_RANKS:,} ranks are more than any cluster here has.")
     if num_blocks is not None and num_blocks < 0:
         raise PlanError(f"num_blocks must be 0 or more, not {num_blocks}.")
     if isinstance(available, Sequence):

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kvcore.architecture import EMPTY, Architecture, LayerGroup, LayerKind
-from kvcore.engines.versions import PlanError
-from kvcore.formats import KVFormat, find_format, index_key_bytes
+from kvcore.engines.common import PlanError, ceil_div, entry_bytes
+from kvcore.formats import KVFormat
 
 STATE_ALIGNMENT = 16
 """Attention blocks of hybrids are multiples of this many tokens (FlashAttention's kernel)."""
+
+MOST_DRAFT_LAYERS = 1000
 
 FULL_KINDS = frozenset({LayerKind.FULL, LayerKind.LATENT, LayerKind.SPARSE_INDEX})
 
@@ -109,21 +111,12 @@ def layout(
     if not any(page.kind is not LayerKind.RECURRENT for _, page in pages):
         pages = [(i, replace(page, tokens=max(1, max_model_len))) for i, page in pages]
     if speculative_tokens:
+        if a.draft_layers > MOST_DRAFT_LAYERS:
+            raise PlanError(f"A drafter of {a.draft_layers:,} layers is no drafter.")
         pages += _draft_pages(pages, a)
     if _one_kind(page for _, page in pages):
         return Layout((PageGroup(tuple(pages)),), len(pages), mixed=True)
     return _grouped(_unified(pages))
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def entry_bytes(group: LayerGroup, fmt: KVFormat, tensor_parallel: int) -> int:
-    """Bytes per token and layer in the engine: index keys are FP8 with scales in every format."""
-    if group.kind is LayerKind.SPARSE_INDEX:
-        return group.num_kv_heads * index_key_bytes(find_format("fp8"), group.head_dim)
-    return group.entry_bytes(fmt, tensor_parallel)
 
 
 def _positions(group: LayerGroup) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from kvcore.architecture import WINDOWED, Architecture
 from kvcore.engines import llamacpp
+from kvcore.engines.common import PlanError
 from kvcore.engines.logs import KvBuffer, LlamaCppLog
 from kvcore.engines.reconcile.rows import (
     NOT_LOGGED,
@@ -16,8 +17,8 @@ from kvcore.engines.reconcile.rows import (
     Settings,
     compared,
     summarise,
+    within,
 )
-from kvcore.engines.versions import PlanError
 from kvcore.formats import FormatError, find_format
 from kvcore.units import MIB
 
@@ -92,7 +93,7 @@ def _settle(log: LlamaCppLog, a: Architecture, settings: Settings) -> tuple[Inpu
     slots = slots or (states.slots if states else None)
     if slots is None:
         slots = 1
-        assumed.append("slots is 1: the log does not print n_seq_max")
+        assumed.append("slots is 1: the log does not print n_seq_max.")
     streams = any_cache.streams if any_cache else None
     unified = settings.unified if settings.unified is not None else log.unified
     if unified is None:
@@ -102,12 +103,12 @@ def _settle(log: LlamaCppLog, a: Architecture, settings: Settings) -> tuple[Inpu
         context = full.cells * (1 if unified else slots)
     if context is None:
         context = a.max_context or 4096
-        assumed.append(f"context is {context:,}: the log does not print n_ctx")
+        assumed.append(f"context is {context:,}: the log does not print n_ctx.")
     ubatch = settings.ubatch or log.ubatch
     if ubatch is None:
         ubatch = llamacpp.DEFAULT_UBATCH
         if any(group.kind in WINDOWED for group in a.layers):
-            assumed.append(f"ubatch is {ubatch}: llama.cpp's default")
+            assumed.append(f"ubatch is {ubatch}: llama.cpp's default.")
     k_format = settings.kv_format or (any_cache.k_type if any_cache else None) or "f16"
     v_format = settings.value_format or (any_cache.v_type if any_cache else None) or k_format
     known = []
@@ -115,7 +116,7 @@ def _settle(log: LlamaCppLog, a: Architecture, settings: Settings) -> tuple[Inpu
         try:
             known.append(find_format(name).name)
         except FormatError:
-            assumed.append(f"the cache type is f16: “{name}” is not one known here")
+            assumed.append(f"the cache type is f16: “{name}” is not one known here.")
             known.append("fp16")
     return (
         Inputs(
@@ -201,7 +202,7 @@ def _one_cache(
             f"{sentence} {words}" if planned.cells != logged.cells else words,
         )
     term, sentence = _explain(inputs, mib, logged.mib, PRINTED_MIB)
-    agrees = abs(planned.bytes / MIB - logged.mib) <= PRINTED_MIB
+    agrees = within(planned.bytes / MIB, logged.mib, PRINTED_MIB)
     yield compared(
         f"{name}: size",
         planned.bytes / MIB,
@@ -231,7 +232,7 @@ def _explain(
             value = measure(changed.plan())
         except (PlanError, FormatError):
             continue
-        if value is not None and abs(value - logged) <= tolerance + 1e-9:
+        if within(value, logged, tolerance):
             return term, sentence
     return UNEXPLAINED, "No single setting tried here gives the logged figure."
 
@@ -301,11 +302,11 @@ def _state_row(log: LlamaCppLog, inputs: Inputs, p: llamacpp.Plan) -> Iterator[R
         return each.state.bytes / MIB if each.state else None
 
     term, sentence = UNEXPLAINED, words
-    if logged is not None and abs(p.state.bytes / MIB - logged.mib) > PRINTED_MIB:
+    if logged is not None and not within(p.state.bytes / MIB, logged.mib, PRINTED_MIB):
         term, said = _explain(inputs, mib, logged.mib, PRINTED_MIB)
         sentence = f"{said} {words}"
         narrow = inputs.slots * inputs.a.state_bytes() / MIB
-        if term == UNEXPLAINED and abs(narrow - logged.mib) <= PRINTED_MIB:
+        if term == UNEXPLAINED and within(narrow, logged.mib, PRINTED_MIB):
             term = "state precision"
             sentence = f"The log fits the model's own precision for the convolution part. {words}"
     yield compared(

@@ -107,6 +107,13 @@ class Reconciliation:
         return bool(compared) and all(row.agrees for row in compared)
 
 
+def within(predicted: float | None, logged: float | None, tolerance: float) -> bool:
+    """Whether two figures differ by no more than printing can cause."""
+    if predicted is None or logged is None:
+        return False
+    return abs(logged - predicted) <= tolerance + 1e-9
+
+
 def compared(
     figure: str,
     predicted: float | None,
@@ -119,7 +126,7 @@ def compared(
     """A row that agrees within tolerance, or else carries the term and its explanation."""
     if logged is None:
         return Row(figure, predicted, None, unit, tolerance, NOT_LOGGED, "The log does not say.")
-    if predicted is not None and abs(logged - predicted) <= tolerance + 1e-9:
+    if within(predicted, logged, tolerance):
         return Row(figure, predicted, logged, unit, tolerance, AGREES, explanation or "")
     return Row(figure, predicted, logged, unit, tolerance, term, explanation)
 

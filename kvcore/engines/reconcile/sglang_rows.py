@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from kvcore.architecture import WINDOWED, Architecture
 from kvcore.engines import sglang
+from kvcore.engines.common import PlanError
 from kvcore.engines.logs import Reading, SglangLog
 from kvcore.engines.reconcile.rows import (
     AGREES,
@@ -16,13 +17,15 @@ from kvcore.engines.reconcile.rows import (
     Settings,
     compared,
     summarise,
+    within,
 )
-from kvcore.engines.versions import PlanError
 from kvcore.formats import FormatError, find_format
 from kvcore.units import GB, GIB
 
 PRINTED_GIB = 0.005
 FORMATS_TRIED = ("bf16", "fp8", "fp8_ds_mla", "nvfp4", "fp32")
+HELD_BACK = 0.10
+"""A pool at most this share below the prediction may be another rank's minimum."""
 
 
 @dataclass(frozen=True)
@@ -101,19 +104,19 @@ def _settle(log: SglangLog, a: Architecture, settings: Settings) -> tuple[Inputs
     ranks = settings.tensor_parallel or log.tensor_parallel
     if ranks is None:
         ranks = 1
-        assumed.append("tensor_parallel is 1: the log does not print it")
+        assumed.append("tensor_parallel is 1: the log does not print it.")
     name = settings.kv_format or log.kv_cache_dtype or "auto"
     fallback = a.kv_dtype or a.model_dtype or "bf16"
     try:
         kv_format = fallback if name == "auto" else find_format(name).name
     except FormatError:
         kv_format = "bf16"
-        assumed.append(f"kv_format is bf16: “{name}” is not a format known here")
+        assumed.append(f"kv_format is bf16: “{name}” is not a format known here.")
     if name == "auto":
-        assumed.append(f"kv_format is {fallback}: the log does not print the KV cache dtype")
+        assumed.append(f"kv_format is {fallback}: the log does not print the KV cache dtype.")
     ratio = settings.swa_full_tokens_ratio or log.swa_full_tokens_ratio
     if ratio is None and any(group.kind in WINDOWED for group in a.layers):
-        assumed.append(f"swa_full_tokens_ratio is {sglang.DEFAULT_SWA_RATIO}: SGLang's default")
+        assumed.append(f"swa_full_tokens_ratio is {sglang.DEFAULT_SWA_RATIO}: SGLang's default.")
     return (
         Inputs(
             a,
@@ -207,6 +210,16 @@ def _explain_tokens(
             continue
         if low <= logged <= high:
             return term, f"{sentence} {words}"
+    fitting = inputs.plan(pool[1])
+    if fitting.tokens * (1 - HELD_BACK) <= logged < fitting.tokens:
+        missing = (fitting.tokens - logged) * fitting.cell_bytes / GIB
+        term = "rank minimum" if inputs.tensor_parallel > 1 else "headroom"
+        reason = (
+            "another rank has less free memory, and the pool is the minimum over ranks"
+            if inputs.tensor_parallel > 1
+            else "memory was taken between loading and sizing"
+        )
+        return term, f"{missing:.2f} GiB fewer were used: {reason}. {words}"
     return UNEXPLAINED, f"No single setting tried here gives the logged tokens. {words}"
 
 
@@ -296,7 +309,7 @@ def _size_row(
                 other = changed.plan(None, tokens=printed.tokens)
             except (PlanError, FormatError):
                 continue
-            if abs((other.k_bytes if keys else other.v_bytes) / GIB - logged) <= PRINTED_GIB:
+            if within((other.k_bytes if keys else other.v_bytes) / GIB, logged, PRINTED_GIB):
                 term, sentence = name, f"{said} {words}"
                 break
     row = compared(figure, size / GIB, logged, "GiB", PRINTED_GIB, term, sentence)
@@ -315,7 +328,7 @@ def _latent_row(p: sglang.Plan, inputs: Inputs, printed: Printed) -> Row:
     term, sentence = UNEXPLAINED, f"No single setting tried here gives the logged size. {words}"
     logged = printed.kv_gib
     if logged is not None:
-        if abs(p.latent_bytes / GIB - logged) <= PRINTED_GIB:
+        if within(p.latent_bytes / GIB, logged, PRINTED_GIB):
             term, sentence = "index keys", f"The log counts the latent vectors only. {words}"
         else:
             for name, changed, said in _guesses(inputs):
@@ -324,7 +337,7 @@ def _latent_row(p: sglang.Plan, inputs: Inputs, printed: Printed) -> Row:
                 except (PlanError, FormatError):
                     continue
                 sizes = (other.latent_bytes, other.latent_bytes + other.index_bytes)
-                if any(abs(each / GIB - logged) <= PRINTED_GIB for each in sizes):
+                if any(within(each / GIB, logged, PRINTED_GIB) for each in sizes):
                     term, sentence = name, f"{said} {words}"
                     break
     row = compared("Latent vectors and index", total, logged, "GiB", PRINTED_GIB, term, sentence)

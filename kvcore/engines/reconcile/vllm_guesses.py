@@ -50,15 +50,9 @@ def guesses(inputs: Inputs) -> Iterator[Guess]:
             replace(inputs, version=other, prefix_caching=not inputs.prefix_caching),
             f"The log fits {kept} per request and the other meaning of the token count.",
         )
+    yield from _draft_guesses(inputs)
     yield from _precision_guesses(inputs)
-    for ranks in (1, 2, 4, 8, 16):
-        if ranks != inputs.tensor_parallel and inputs.pipeline_parallel == 1:
-            yield Guess(
-                "tensor parallelism",
-                replace(inputs, tensor_parallel=ranks),
-                f"The log fits tensor parallelism over {ranks} ranks, not "
-                f"{inputs.tensor_parallel}.",
-            )
+    yield from rank_guesses(inputs)
     for size in (16, 32, 64, 128):
         if size != inputs.block_size:
             yield Guess(
@@ -66,13 +60,26 @@ def guesses(inputs: Inputs) -> Iterator[Guess]:
                 replace(inputs, block_size=size),
                 f"The log fits blocks of {size} tokens.",
             )
-    yield from _draft_guesses(inputs)
     yield Guess(
         "GB is not GiB",
         inputs,
         "The log fits if the memory is read as GB (10⁹ bytes) instead of GiB (2³⁰).",
         scale=GB / GIB,
     )
+
+
+def rank_guesses(inputs: Inputs) -> Iterator[Guess]:
+    """Other numbers of tensor-parallel ranks."""
+    if inputs.pipeline_parallel > 1:
+        return
+    for ranks in (1, 2, 4, 8, 16):
+        if ranks != inputs.tensor_parallel:
+            yield Guess(
+                "tensor parallelism",
+                replace(inputs, tensor_parallel=ranks),
+                f"The log fits tensor parallelism over {ranks} ranks, not "
+                f"{inputs.tensor_parallel}.",
+            )
 
 
 def _window_guesses(inputs: Inputs) -> Iterator[Guess]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
-from kvcore.architecture import Architecture
+from kvcore.architecture import WINDOWED, Architecture
 from kvcore.engines import vllm
+from kvcore.engines.common import PlanError, version_tuple
 from kvcore.engines.logs import Reading, VllmLog
 from kvcore.engines.reconcile.rows import Settings
-from kvcore.engines.versions import PlanError, version_tuple
 from kvcore.formats import FormatError, find_format
 from kvcore.units import GIB
 
+CURRENT_VERSION = "0.33"
 EARLY_VERSION = "0.6"
 """Stands for the versions that print `# GPU blocks`."""
 
@@ -54,67 +56,92 @@ class Inputs:
 
 
 def settle(log: VllmLog, a: Architecture, settings: Settings) -> tuple[Inputs, list[str]]:
+    """The inputs of the plan, and a sentence for each that had to be assumed and matters."""
     assumed: list[str] = []
 
-    def choose(name: str, logged: object, default: object, why: str) -> object:
+    def choose(name: str, logged: object, default: object, why: str, matters: bool = True) -> Any:
         given = getattr(settings, name)
         if given is not None:
             return given
         if logged is not None:
             return logged
-        assumed.append(f"{name} is {default}: {why}")
+        if matters:
+            assumed.append(f"{name} is {default}: {why}.")
         return default
 
     length = choose(
         "max_model_len",
         log.max_model_len or log.concurrency_tokens or log.needed_for_tokens,
         a.max_context or 8192,
-        "the log does not print it; this is the model's longest context"
-        if a.max_context
-        else "neither the log nor the config says",
+        "the model's longest context; the log does not print a length",
     )
-    early = log.blocks or log.peak_torch_gib is not None
-    version = choose(
-        "version",
-        log.version,
-        EARLY_VERSION if early else "0.33",
-        "the log prints its figures the way early versions did"
-        if early
-        else "the log does not print the version",
+    assumed += [f"the larger reading of {each.key}: {each.reason}." for each in a.uncertain]
+    windowed = any(group.kind in WINDOWED for group in a.layers)
+    silent = "the log does not print it"
+    return (
+        Inputs(
+            a=a,
+            max_model_len=max(1, int(length)),
+            kv_format=_kv_format(log, a, settings, assumed),
+            tensor_parallel=max(1, choose("tensor_parallel", log.tensor_parallel, 1, silent)),
+            pipeline_parallel=max(
+                1, choose("pipeline_parallel", log.pipeline_parallel, 1, silent, matters=False)
+            ),
+            block_size=max(1, _block_size(log, settings)),
+            max_num_batched_tokens=max(
+                1,
+                choose(
+                    "max_num_batched_tokens",
+                    log.max_num_batched_tokens,
+                    8192,
+                    "vLLM's usual default on large GPUs",
+                    matters=windowed,
+                ),
+            ),
+            concurrent_batches=max(1, settings.concurrent_batches or 1),
+            prefix_caching=bool(
+                choose(
+                    "prefix_caching",
+                    log.prefix_caching,
+                    not a.is_hybrid,
+                    "vLLM's default for this kind of model",
+                    matters=a.is_hybrid,
+                )
+            ),
+            speculative_tokens=max(
+                0,
+                choose(
+                    "speculative_tokens",
+                    log.speculative_tokens,
+                    0,
+                    silent,
+                    matters=a.is_hybrid or bool(a.draft_layers),
+                ),
+            ),
+            version=_version(log, settings, assumed),
+            layers_per_stage=tuple(settings.layers_per_stage)
+            if settings.layers_per_stage
+            else None,
+        ),
+        assumed,
     )
-    try:
-        version_tuple(str(version))
-    except PlanError:
-        assumed.append(f"version is 0.33: “{version}” is not a version")
-        version = "0.33"
-    hybrid_default = not a.is_hybrid
-    inputs = Inputs(
-        a=a,
-        max_model_len=max(1, int(length)),
-        kv_format=_kv_format(log, a, settings, assumed),
-        tensor_parallel=max(1, int(choose("tensor_parallel", log.tensor_parallel, 1, "default"))),
-        pipeline_parallel=max(
-            1, int(choose("pipeline_parallel", log.pipeline_parallel, 1, "default"))
-        ),
-        block_size=max(1, int(_block_size(log, settings))),
-        max_num_batched_tokens=max(
-            1,
-            int(choose("max_num_batched_tokens", log.max_num_batched_tokens, 8192, "default")),
-        ),
-        concurrent_batches=max(1, settings.concurrent_batches or 1),
-        prefix_caching=bool(
-            choose(
-                "prefix_caching",
-                log.prefix_caching,
-                hybrid_default,
-                "vLLM's default for this kind of model",
-            )
-        ),
-        speculative_tokens=int(choose("speculative_tokens", log.speculative_tokens, 0, "default")),
-        version=str(version),
-        layers_per_stage=tuple(settings.layers_per_stage) if settings.layers_per_stage else None,
-    )
-    return inputs, assumed
+
+
+def _version(log: VllmLog, settings: Settings, assumed: list[str]) -> str:
+    early = bool(log.blocks) or log.peak_torch_gib is not None
+    fallback = EARLY_VERSION if early else CURRENT_VERSION
+    why = "the log has the form of early versions" if early else "the log does not print it"
+    for version in (settings.version, log.version):
+        if version is None:
+            continue
+        try:
+            version_tuple(version)
+        except PlanError:
+            why = f"“{version}” is not a version"
+            continue
+        return str(version)
+    assumed.append(f"version is {fallback}: {why}.")
+    return fallback
 
 
 def _kv_format(log: VllmLog, a: Architecture, settings: Settings, assumed: list[str]) -> str:
@@ -126,10 +153,10 @@ def _kv_format(log: VllmLog, a: Architecture, settings: Settings, assumed: list[
         try:
             return find_format(name).name
         except FormatError:
-            assumed.append(f"kv_format is bf16: “{name}” is not a format known here")
+            assumed.append(f"kv_format is bf16: “{name}” is not a format known here.")
             return "bf16"
     fallback = a.kv_dtype or log.dtype or a.model_dtype or "bf16"
-    assumed.append(f"kv_format is {fallback}: the log does not print kv_cache_dtype")
+    assumed.append(f"kv_format is {fallback}: the log does not print kv_cache_dtype.")
     return fallback
 
 
@@ -180,7 +207,7 @@ def _rank_order(rank: str) -> tuple[int, int, str]:
 def rank_bytes(
     memory: list[float], inputs: Inputs, shift: float = 0.0, scale: float = 1.0
 ) -> list[int]:
-    ranks = inputs.tensor_parallel * inputs.pipeline_parallel
+    ranks = min(inputs.tensor_parallel * inputs.pipeline_parallel, vllm.MOST_RANKS + 1)
     values = memory if len(memory) == ranks else [min(memory)] * ranks
     return [int((gib + shift) * scale * GIB) for gib in values]
 

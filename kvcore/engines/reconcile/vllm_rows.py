@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from kvcore.architecture import Architecture
 from kvcore.engines import vllm
+from kvcore.engines.common import PlanError, version_tuple
 from kvcore.engines.logs import Reading, VllmLog
 from kvcore.engines.reconcile.rows import (
     AGREES,
@@ -24,7 +25,7 @@ from kvcore.engines.reconcile.rows import (
     compared,
     summarise,
 )
-from kvcore.engines.reconcile.vllm_guesses import Guess, guesses
+from kvcore.engines.reconcile.vllm_guesses import Guess, guesses, rank_guesses
 from kvcore.engines.reconcile.vllm_inputs import (
     Inputs,
     memory_of_ranks,
@@ -33,15 +34,18 @@ from kvcore.engines.reconcile.vllm_inputs import (
     settle,
     used,
 )
-from kvcore.engines.versions import PlanError, version_tuple
 from kvcore.formats import FormatError
-from kvcore.units import GIB
+from kvcore.units import GIB, gib
 
 PRINTED_GIB = 0.005
 PRINTED_CONCURRENCY = 0.005
+WORTH_SAYING = 0.01
+NO_MEMORY = "no memory left"
 SEARCH_LIMIT = 4096
 RANK_GAP = 0.10
 """A pool at most this share below the printed memory may be another rank's minimum."""
+CLOSE_RANK_GAP = 0.02
+"""The same, when the number of ranks had to be guessed as well."""
 
 
 def compare(log: VllmLog, a: Architecture, settings: Settings) -> Reconciliation:
@@ -49,12 +53,16 @@ def compare(log: VllmLog, a: Architecture, settings: Settings) -> Reconciliation
     inputs, assumed = settle(log, a, settings)
     memory = memory_of_ranks(log, settings, inputs)
     rows = [*_budget_rows(log, inputs, memory)]
-    lines: tuple[str, ...] = ()
+    lines: list[str] = []
     problem = ""
     try:
-        rows += _pool_rows(log, inputs, memory)
+        shape = inputs.plan(None, num_blocks=1)
+        if log.aligned_block_size is not None or shape.raised_block_size:
+            rows.append(_block_size_row(log, inputs, shape))
+        pool, planned = _pool(log, inputs, memory)
+        rows += pool
         rows += _request_rows(log, inputs)
-        lines = tuple(_predicted_lines(log, inputs, memory))
+        lines = _predicted_lines(log, inputs, planned)
     except (PlanError, FormatError) as error:
         problem = str(error)
     return Reconciliation(
@@ -62,7 +70,7 @@ def compare(log: VllmLog, a: Architecture, settings: Settings) -> Reconciliation
         rows=tuple(rows),
         summary=problem or summarise(rows),
         assumed=tuple(assumed),
-        predicted_lines=lines,
+        predicted_lines=tuple(lines),
         used=used(inputs, memory),
         problem=problem,
     )
@@ -137,43 +145,30 @@ def _known_consumption(log: VllmLog) -> tuple[float, str] | None:
     return None
 
 
-def _pool_rows(log: VllmLog, inputs: Inputs, memory: list[float] | None) -> Iterator[Row]:
-    shape = inputs.plan(None, num_blocks=1)
-    if log.aligned_block_size is not None or shape.raised_block_size:
-        yield _block_size_row(log, inputs, shape)
+def _pool(
+    log: VllmLog, inputs: Inputs, memory: list[float] | None
+) -> tuple[list[Row], vllm.Plan | None]:
+    """Rows for blocks, tokens and concurrency, and the plan they were predicted with."""
     logged = _Logged.of(log)
     if memory is None:
-        yield from _rows_without_memory(log, inputs, logged)
-        return
+        return _without_memory(inputs, logged)
     if min(memory) <= 0:
-        yield Row(
-            "Blocks",
-            0,
-            logged.blocks,
-            "blocks",
-            0,
-            "no memory left",
-            f"{min(memory):.2f} GiB is left for the cache, so vLLM stops here.",
-        )
-        return
-    found = _matching_blocks(inputs, memory, logged)
+        words = f"{min(memory):.2f} GiB is left for the cache, so vLLM stops here."
+        return [Row("Blocks", 0, logged.blocks, "blocks", 0, NO_MEMORY, words)], None
     middle = inputs.plan(rank_bytes(memory, inputs))
+    found = _matching_blocks(inputs, memory, logged)
     if found is not None:
-        best = inputs.plan(None, num_blocks=found)
-        words = _exact_words(found, middle)
-        yield from _three_rows(best, logged, AGREES, words)
-        return
+        best = inputs.plan(rank_bytes(memory, inputs), num_blocks=found)
+        return _three_rows(best, logged, AGREES, _exact_words(best, middle)), best
     guess, blocks = _explain(inputs, memory, logged)
     if guess is None:
         words = (
             f"{min(memory):.2f} GiB in blocks of {middle.bytes_per_block:,} bytes are "
             f"{middle.num_blocks:,} blocks; no single setting tried here gives the logged figures."
         )
-        yield from _three_rows(middle, logged, UNEXPLAINED, words)
-        return
-    if blocks is not None:
-        guess = replace(guess, sentence=f"{guess.sentence} The log then fits {blocks:,} blocks.")
-    yield from _three_rows(middle, logged, guess.term, guess.sentence)
+        return _three_rows(middle, logged, UNEXPLAINED, words), middle
+    words = f"{guess.sentence} The log then fits {blocks:,} blocks."
+    return _three_rows(middle, logged, guess.term, words), middle
 
 
 @dataclass(frozen=True)
@@ -190,6 +185,8 @@ class _Logged:
             return min((reading.value for reading in readings), default=None)
 
         blocks, tokens = least(log.blocks), least(log.tokens)
+        if blocks is None:
+            blocks = log.state_blocks
         return cls(
             None if blocks is None else int(blocks),
             None if tokens is None else int(tokens),
@@ -244,65 +241,69 @@ def _candidates(inputs: Inputs, logged: _Logged) -> Iterator[int]:
             yield count
 
 
-def _three_rows(p: vllm.Plan, logged: _Logged, term: str, words: str) -> Iterator[Row]:
-    meaning = "groups × blocks" if version_tuple(p.version) < vllm.CONCURRENCY_TOKENS_SINCE else ""
-    note = f" Tokens are counted as {meaning} before 0.21." if meaning and len(p.groups) > 1 else ""
-    yield compared("Blocks", p.num_blocks, logged.blocks, "blocks", 0, term, words)
-    yield compared(
-        "KV cache size", p.kv_cache_tokens, logged.tokens, "tokens", 0, term, words + note
-    )
-    yield compared(
-        f"Concurrency at {p.max_model_len:,} tokens",
-        p.max_concurrency,
-        logged.concurrency,
-        "×",
-        PRINTED_CONCURRENCY,
-        term,
-        words,
-    )
+def _three_rows(p: vllm.Plan, logged: _Logged, term: str, words: str) -> list[Row]:
+    old = version_tuple(p.version) < vllm.CONCURRENCY_TOKENS_SINCE and len(p.groups) > 1
+    note = " Up to 0.20 tokens were counted as blocks ÷ groups × block size." if old else ""
+    return [
+        compared("Blocks", p.num_blocks, logged.blocks, "blocks", 0, term, words),
+        compared(
+            "KV cache size", p.kv_cache_tokens, logged.tokens, "tokens", 0, term, words + note
+        ),
+        compared(
+            f"Concurrency at {p.max_model_len:,} tokens",
+            p.max_concurrency,
+            logged.concurrency,
+            "×",
+            PRINTED_CONCURRENCY,
+            term,
+            words,
+        ),
+    ]
 
 
-def _exact_words(found: int, middle: vllm.Plan) -> str:
-    size = f"{found:,} blocks of {middle.bytes_per_block:,} bytes per rank"
-    over = ", ".join(f"{each.term} {each.bytes / GIB:.3f} GiB" for each in middle.overheads)
-    extra = f" Beyond its need a request reserves: {over}." if over else ""
-    return f"{size}.{extra}"
+def _exact_words(best: vllm.Plan, middle: vllm.Plan) -> str:
+    words = f"{best.num_blocks:,} blocks of {best.bytes_per_block:,} bytes per rank."
+    plain = middle.plain_tokens
+    if plain is not None and abs(plain - best.kv_cache_tokens) > WORTH_SAYING * plain:
+        words += f" Memory ÷ bytes per token would say {plain:,} tokens."
+    over = ", ".join(f"{each.term} {gib(each.bytes)}" for each in best.overheads)
+    return f"{words} Beyond its need a request reserves: {over}." if over else words
 
 
-def _rows_without_memory(log: VllmLog, inputs: Inputs, logged: _Logged) -> Iterator[Row]:
+def _without_memory(inputs: Inputs, logged: _Logged) -> tuple[list[Row], vllm.Plan | None]:
     """No memory printed: the figures can still be checked against each other."""
     if logged.empty:
-        return
-    found = next(_candidates(inputs, logged), None)
+        return [], None
+    found = _first_candidate(inputs, logged)
     if found is not None:
         p = inputs.plan(None, num_blocks=found)
         words = (
-            f"{found:,} blocks of {p.bytes_per_block:,} bytes are {p.pool_bytes / GIB:.3f} GiB on "
-            "each rank; the log does not print the memory."
+            f"{found:,} blocks of {p.bytes_per_block:,} bytes are {gib(p.pool_bytes)} on each "
+            "rank; the log does not print the memory."
         )
-        yield from _three_rows(p, logged, AGREES, words)
-        yield Row(
+        memory = Row(
             "Memory for the cache", p.pool_bytes / GIB, None, "GiB", PRINTED_GIB, NOT_LOGGED, words
         )
-        return
+        return [*_three_rows(p, logged, AGREES, words), memory], p
     for guess in guesses(inputs):
         found = _first_candidate(guess.inputs, logged)
         if found is not None:
-            base = next(_candidates(inputs, replace(logged, concurrency=None)), found)
-            yield from _three_rows(
-                inputs.plan(None, num_blocks=base), logged, guess.term, guess.sentence
-            )
-            return
-    base = replace(logged, concurrency=None)
-    count = next(_candidates(inputs, base), None)
-    if count is None:
-        count = int((logged.tokens or 0) // inputs.plan(None, num_blocks=1).block_size)
-    yield from _three_rows(
-        inputs.plan(None, num_blocks=count),
-        logged,
-        UNEXPLAINED,
-        "The printed tokens and concurrency do not belong together for this model and length.",
-    )
+            stated = inputs.plan(None, num_blocks=found)
+            explained = guess.inputs.plan(None, num_blocks=found)
+            return _three_rows(stated, logged, guess.term, guess.sentence), explained
+    p = inputs.plan(None, num_blocks=_about(inputs, logged))
+    words = "The printed figures do not belong together for this model and length."
+    return _three_rows(p, logged, UNEXPLAINED, words), p
+
+
+def _about(inputs: Inputs, logged: _Logged) -> int:
+    """A block count near the printed tokens, when none fits them exactly."""
+    one = inputs.plan(None, num_blocks=1)
+    if logged.blocks is not None:
+        return logged.blocks
+    if logged.tokens is not None:
+        return int(logged.tokens * one.blocks_per_request / inputs.max_model_len)
+    return int((logged.concurrency or 0.0) * one.blocks_per_request)
 
 
 def _first_candidate(inputs: Inputs, logged: _Logged) -> int | None:
@@ -323,11 +324,18 @@ def _explain(
             continue
         if found is not None:
             return guess, found
-    return _rank_minimum(inputs, memory, logged)
+    poorer, found = _rank_minimum(inputs, memory, logged, RANK_GAP)
+    if poorer is not None:
+        return poorer, found
+    for guess in rank_guesses(inputs):
+        poorer, found = _rank_minimum(guess.inputs, memory, logged, CLOSE_RANK_GAP)
+        if poorer is not None:
+            return replace(guess, sentence=f"{guess.sentence} {poorer.sentence}"), found
+    return None, None
 
 
 def _rank_minimum(
-    inputs: Inputs, memory: list[float], logged: _Logged
+    inputs: Inputs, memory: list[float], logged: _Logged, gap: float
 ) -> tuple[Guess | None, int | None]:
     """The figures hold together, but for less memory than printed: another rank decides."""
     found = _first_candidate(inputs, logged)
@@ -336,7 +344,7 @@ def _rank_minimum(
     p = inputs.plan(None, num_blocks=found)
     printed = inputs.plan(rank_bytes(memory, inputs))
     implied = p.pool_bytes / GIB
-    if not printed.num_blocks * (1 - RANK_GAP) <= found < printed.num_blocks:
+    if not printed.num_blocks * (1 - gap) <= found < printed.num_blocks:
         return None, None
     several = inputs.tensor_parallel * inputs.pipeline_parallel > 1
     term = "rank minimum" if several else "less memory than printed"
@@ -421,18 +429,14 @@ def _first_fit(
     return UNEXPLAINED, "No single setting tried here gives the logged amount."
 
 
-def _predicted_lines(log: VllmLog, inputs: Inputs, memory: list[float] | None) -> list[str]:
-    if memory is not None and min(memory) > 0:
-        p = inputs.plan(rank_bytes(memory, inputs))
-        longest = None
-        if not p.fits:
-            longest = _longest(inputs, rank_bytes(memory, inputs))
-        return vllm.startup_lines(replace(p, device=log.device or "GPU"), longest)
-    found = next(_candidates(inputs, _Logged.of(log)), None)
-    if found is None:
+def _predicted_lines(log: VllmLog, inputs: Inputs, p: vllm.Plan | None) -> list[str]:
+    if p is None:
         return []
-    p = inputs.plan(None, num_blocks=found)
-    return vllm.startup_lines(replace(p, device=log.device or "GPU"))
+    printed = replace(p, device=log.device or "GPU")
+    if printed.fits:
+        return vllm.startup_lines(printed)
+    memory = [rank.available_bytes for rank in p.ranks]
+    return vllm.startup_lines(printed, _longest(inputs, memory))
 
 
 def _longest(inputs: Inputs, available: list[int]) -> int:
