@@ -180,6 +180,7 @@ def _named(fields: Fields, num_layers: int) -> Schedule | None:
                 key, f"{{key}} has a layer called {shown(unknown)}, which is unknown."
             )
         _note(fields, key)
+        fields.used.update(WINDOW_KEYS)
         layers = [LAYER_NAMES[name] for name in names]
         if fields.get("use_sliding_window") is False:
             layers = [Layer.FULL if layer is Layer.SLIDING else layer for layer in layers]
@@ -214,7 +215,8 @@ def _windows(fields: Fields, model_type: str, num_layers: int) -> Schedule:
         return full
     if explicit_off or not (window or has_default):
         return full
-    if "max_window_layers" in fields.values and switched is not None:
+    by_layer = switched is not None or model_type == "dots1"
+    if "max_window_layers" in fields.values and by_layer:
         first = fields.whole("first_window_layer", "max_window_layers", minimum=0)
         _note(fields, "max_window_layers")
         return [Layer.SLIDING if i >= first else Layer.FULL for i in range(num_layers)]
