@@ -19,3 +19,7 @@ class PromptError(DecodingError, ValueError):
 
 class CacheError(DecodingError, ValueError):
     """A cache used in a way that would have given a wrong answer without a word."""
+
+
+class SettingsError(DecodingError, ValueError):
+    """A temperature, seed or number that a run cannot have."""

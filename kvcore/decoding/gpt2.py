@@ -7,6 +7,7 @@ queries, keys and values in one product, c_proj brings heads or the MLP back to 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -107,22 +108,49 @@ class GPT2:
         """[n, hidden_size] → [n, vocab_size]"""
         return self.head(self.ln_f(hidden))
 
+    def checkpoint(self) -> dict[str, Tensor]:
+        """The weights under the checkpoint's names and in its layout, as views."""
+        tensors = {"transformer.wte.weight": self.wte, "transformer.wpe.weight": self.wpe}
+        tensors["lm_head.weight"] = self.head.rows
+        tensors |= _with_bias("transformer.ln_f", self.ln_f.weight, self.ln_f.bias)
+        for i, block in enumerate(self.blocks):
+            name = f"transformer.h.{i}"
+            for norm in ("ln_1", "ln_2"):
+                layer_norm = getattr(block, norm)
+                tensors |= _with_bias(f"{name}.{norm}", layer_norm.weight, layer_norm.bias)
+            for part, matrix in (
+                ("attn.c_attn", block.c_attn),
+                ("attn.c_proj", block.attn_proj),
+                ("mlp.c_fc", block.c_fc),
+                ("mlp.c_proj", block.mlp_proj),
+            ):
+                tensors |= _with_bias(f"{name}.{part}", matrix.rows.t(), matrix.bias)
+        return tensors
+
+    @property
+    def matrices(self) -> list[Matrix]:
+        """Every matrix that a token is multiplied by, in that order."""
+        in_blocks = (
+            (block.c_attn, block.attn_proj, block.c_fc, block.mlp_proj) for block in self.blocks
+        )
+        return [*chain.from_iterable(in_blocks), self.head]
+
     @property
     def weight_bytes_read(self) -> int:
         """Bytes of weights that one decode step reads: all matrices once, one row of wpe.
 
         The tied embedding is counted once, as the output matrix.
         """
-        matrices = [self.head]
-        norms = [self.ln_f]
-        for block in self.blocks:
-            matrices += [block.c_attn, block.attn_proj, block.c_fc, block.mlp_proj]
-            norms += [block.ln_1, block.ln_2]
+        norms = [self.ln_f, *chain.from_iterable((b.ln_1, b.ln_2) for b in self.blocks)]
         norm_bytes = sum(norm.weight.nbytes + norm.bias.nbytes for norm in norms)
-        return sum(matrix.nbytes for matrix in matrices) + norm_bytes + self.wpe[0].nbytes
+        return sum(matrix.nbytes for matrix in self.matrices) + norm_bytes + self.wpe[0].nbytes
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of weights held in memory."""
         untied = 0 if self.config.tied_head else self.wte.nbytes
         return self.weight_bytes_read + self.wpe[1:].nbytes + untied
+
+
+def _with_bias(name: str, weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    return {f"{name}.weight": weight, f"{name}.bias": bias}

@@ -5,6 +5,7 @@ query heads sharing one key-value head (grouped-query attention, Ainslie et al. 
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
@@ -106,17 +107,57 @@ class Llama:
         """[n, hidden_size] → [n, vocab_size]"""
         return self.head(self.norm(hidden))
 
+    def checkpoint(self) -> dict[str, Tensor]:
+        """The weights under the checkpoint's names and in its layout, as views."""
+        c = self.config
+        q_size, kv_size = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
+        tensors = {
+            "model.embed_tokens.weight": self.embed_tokens,
+            "lm_head.weight": self.head.rows,
+            "model.norm.weight": self.norm.weight,
+        }
+        for i, block in enumerate(self.blocks):
+            name = f"model.layers.{i}"
+            tensors[f"{name}.input_layernorm.weight"] = block.attention_norm.weight
+            tensors[f"{name}.post_attention_layernorm.weight"] = block.mlp_norm.weight
+            for matrix, parts in (
+                (block.qkv, {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}),
+                (block.attention_out, {"o_proj": c.hidden_size}),
+            ):
+                tensors |= _split(f"{name}.self_attn", matrix, parts)
+            gate_up = {"gate_proj": c.inner_size, "up_proj": c.inner_size}
+            tensors |= _split(f"{name}.mlp", block.gate_up, gate_up)
+            tensors |= _split(f"{name}.mlp", block.down, {"down_proj": c.hidden_size})
+        return tensors
+
+    @property
+    def matrices(self) -> list[Matrix]:
+        """Every matrix that a token is multiplied by, in that order."""
+        in_blocks = (
+            (block.qkv, block.attention_out, block.gate_up, block.down) for block in self.blocks
+        )
+        return [*chain.from_iterable(in_blocks), self.head]
+
     @property
     def weight_bytes_read(self) -> int:
         """Bytes of weights that one decode step reads: all matrices and norms once."""
-        matrices, norms = [self.head], [self.norm]
-        for block in self.blocks:
-            matrices += [block.qkv, block.attention_out, block.gate_up, block.down]
-            norms += [block.attention_norm, block.mlp_norm]
-        return sum(m.nbytes for m in matrices) + sum(norm.weight.nbytes for norm in norms)
+        in_blocks = ((block.attention_norm, block.mlp_norm) for block in self.blocks)
+        norms = [self.norm, *chain.from_iterable(in_blocks)]
+        matrix_bytes = sum(matrix.nbytes for matrix in self.matrices)
+        return matrix_bytes + sum(norm.weight.nbytes for norm in norms)
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of weights held in memory."""
         untied = 0 if self.config.tied_head else self.embed_tokens.nbytes
         return self.weight_bytes_read + untied
+
+
+def _split(name: str, matrix: Matrix, parts: dict[str, int]) -> dict[str, Tensor]:
+    """A stacked matrix taken apart again."""
+    sizes = list(parts.values())
+    names = [f"{name}.{part}" for part in parts]
+    tensors = {f"{n}.weight": w for n, w in zip(names, matrix.rows.split(sizes), strict=True)}
+    if matrix.bias is not None:
+        tensors |= {f"{n}.bias": b for n, b in zip(names, matrix.bias.split(sizes), strict=True)}
+    return tensors

@@ -14,7 +14,7 @@ from kvcore.decoding.errors import PromptError
 from kvcore.decoding.gpt2 import GPT2
 from kvcore.decoding.layers import Edit, Pass
 from kvcore.decoding.llama import Llama
-from kvcore.decoding.tokenizer import Tokenizer
+from kvcore.decoding.tokenizer import Tokenizer, render_chat
 
 
 @dataclass(eq=False)
@@ -60,6 +60,23 @@ class Model:
     def bytes_read_per_token(self, cached_tokens: int = 0) -> int:
         """Bytes that one cached decode step has to read: the weights once and the cache once."""
         return self.network.weight_bytes_read + cached_tokens * self.cache_bytes_per_token
+
+    def flops(self, tokens: int) -> int:
+        """Multiplications and additions of running `tokens` tokens, with logits for the last one.
+
+        Two for each weight of a matrix; attention itself, small at these lengths, is left out.
+        """
+        *in_blocks, head = (matrix.weight.numel() for matrix in self.network.matrices)
+        return 2 * (sum(in_blocks) * tokens + head)
+
+    def encode_chat(self, message: str) -> list[int]:
+        """Token ids of one user message in the model's chat form, up to where its answer begins.
+
+        Raises PromptError when the model has no chat form (`model.tokenizer.chat_template`).
+        """
+        if self.tokenizer.chat_template is None:
+            raise PromptError(f"{self.name} has no chat form; give it the beginning of a text.")
+        return self.encode(render_chat(self.tokenizer.chat_template, message))
 
     def new_cache(self, capacity: int | None = None, *, track_attention: bool = False) -> KVCache:
         """An empty cache for this model, with room for `capacity` positions (default: the context).
