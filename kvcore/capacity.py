@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 
 from kvcore.architecture import Architecture, LayerKind, even_stages
 
@@ -98,7 +99,7 @@ class Deployment:
     def num_gpus(self) -> int:
         return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
-    @property
+    @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The pipeline's stages: their layers, weights and free memory, on one GPU of each."""
         sizes = self.layers_per_stage or even_stages(
