@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvcore.paging.requests import Request, with_poisson_arrivals
 from kvcore.paging.results import SimulationResult
 from kvcore.paging.simulation import simulate
 
+if TYPE_CHECKING:
+    from kvcore.paging.scenario import Scenario
 
-def compare(
-    requests: Sequence[Request], policies: Sequence[str], **settings: Any
-) -> Iterator[SimulationResult]:
-    """Each policy on the same requests; `settings` are those of `simulate`."""
-    for policy in policies:
-        yield simulate(requests, policy, **settings)
+CURVE_VALUES: Mapping[str, Sequence[float]] = {
+    "block_size": (1, 8, 16, 32, 64, 128, 256),
+    "watermark": (0, 0.01, 0.02, 0.05, 0.10),
+    "load": (0.5, 0.7, 0.9, 1.0, 1.5),
+}
 
 
 def sweep(
@@ -54,3 +55,32 @@ def saturated_rate(requests: Sequence[Request], policy: str, settings: Mapping[s
     if not result.completed:
         raise ValueError(f"{policy} can serve none of these requests.")
     return result.requests_per_step
+
+
+def curve_values(setting: str, scenario: Scenario) -> list[float]:
+    """Where a curve of `setting` is sampled; pools from a quarter to four times the chosen one.
+
+    Raises ValueError for a setting without a curve.
+    """
+    if setting == "num_slots":
+        return [max(1, int(scenario.num_slots * share)) for share in (0.25, 0.5, 1, 2, 4)]
+    if setting not in CURVE_VALUES:
+        raise ValueError(f"There is no curve of {setting!r}.")
+    return [value for value in CURVE_VALUES[setting] if _fits(setting, value, scenario)]
+
+
+def curve_points(
+    requests: Sequence[Request],
+    setting: str,
+    values: Sequence[float],
+    policy: str,
+    scenario: Scenario,
+) -> Iterator[tuple[float, SimulationResult]]:
+    """One run of `policy` for each value, everything else as in the scenario."""
+    if setting == "load":
+        return load_sweep(requests, values, policy, scenario.seed, **scenario.settings)
+    return sweep(requests, setting, values, policy, **scenario.settings)
+
+
+def _fits(setting: str, value: float, scenario: Scenario) -> bool:
+    return setting != "block_size" or value <= scenario.num_slots

@@ -17,10 +17,17 @@ BLOCK_SLACK = ("strict", "reservation", "internal", "halved")
 MAX_POINTS = 800
 
 
+TOO_LONG, TOO_LARGE = "longer than the model takes", "larger than the pool"
+
+
 class Refusal(NamedTuple):
-    """A request that is not served: its index and, in one sentence, why."""
+    """A request that is not served: its index, what `kind` of refusal, and why, in a sentence.
+
+    `kind` is `TOO_LONG` or `TOO_LARGE`.
+    """
 
     index: int
+    kind: str
     reason: str
 
 
@@ -108,6 +115,26 @@ class Split:
     external: float
 
 
+def split_of(
+    policy: str, parts: Parts, num_slots: int, buddy_slack: str, block_slack: str
+) -> Split:
+    """Name the parts of a policy's memory; see `SimulationResult.split`."""
+    if buddy_slack not in BUDDY_SLACK:
+        raise ValueError(f"buddy_slack is one of {', '.join(BUDDY_SLACK)}.")
+    if block_slack not in BLOCK_SLACK:
+        raise ValueError(f"block_slack is one of {', '.join(BLOCK_SLACK)}.")
+    future, never = parts.future, parts.never
+    if policy in ("paged", "demand-paged") and block_slack != "strict":
+        share = {"reservation": 1.0, "internal": 0.0, "halved": 0.5}[block_slack]
+        slack = future + never
+        future, never = slack * share, slack * (1 - share)
+    inside = buddy_slack == "internal"
+    internal = never + (parts.rounding if inside else 0)
+    external = parts.free + (0 if inside else parts.rounding)
+    percent = 100 / num_slots
+    return Split(parts.tokens * percent, future * percent, internal * percent, external * percent)
+
+
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
     """One policy on one list of requests.
@@ -150,23 +177,7 @@ class SimulationResult:
         all "reservation", all "internal", or "halved" between the two, as the paper's bars have it.
         Raises ValueError for another word.
         """
-        if buddy_slack not in BUDDY_SLACK:
-            raise ValueError(f"buddy_slack is one of {', '.join(BUDDY_SLACK)}.")
-        if block_slack not in BLOCK_SLACK:
-            raise ValueError(f"block_slack is one of {', '.join(BLOCK_SLACK)}.")
-        parts = self.parts
-        future, never = parts.future, parts.never
-        if self.policy in ("paged", "demand-paged") and block_slack != "strict":
-            share = {"reservation": 1.0, "internal": 0.0, "halved": 0.5}[block_slack]
-            slack = future + never
-            future, never = slack * share, slack * (1 - share)
-        inside = buddy_slack == "internal"
-        internal = never + (parts.rounding if inside else 0)
-        external = parts.free + (0 if inside else parts.rounding)
-        percent = 100 / self.num_slots
-        return Split(
-            parts.tokens * percent, future * percent, internal * percent, external * percent
-        )
+        return split_of(self.policy, self.parts, self.num_slots, buddy_slack, block_slack)
 
     @property
     def token_states(self) -> float:

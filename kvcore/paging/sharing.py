@@ -8,8 +8,22 @@ not modelled.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from kvcore.paging.requests import Request
+import pandas as pd
+
+from kvcore.paging.paper import (
+    ALPACA_MEAN_OUTPUT,
+    ALPACA_MEAN_PROMPT,
+    ALPACA_PARALLEL_SAVING,
+)
+from kvcore.paging.requests import Request, lognormal_requests
+
+THESE, ALPACA_HERE, ALPACA_PAPER = (
+    "These requests, computed here",
+    "Alpaca's means, computed here",
+    "Alpaca, the paper's Figure 15",
+)
 
 
 def parallel_saving(requests: Sequence[Request], samples: int, block_size: int = 16) -> float:
@@ -49,3 +63,43 @@ def _sum_of_ceils(length: int, block_size: int) -> int:
     """Sum of ceil(t / block_size) for t from 1 to `length`."""
     full, rest = divmod(length, block_size)
     return block_size * full * (full + 1) // 2 + rest * (full + 1)
+
+
+def savings_table(requests: Sequence[Request], block_size: int, seed: int = 0) -> pd.DataFrame:
+    """Percent of blocks saved by 2 to 6 samples: these requests, Alpaca's means, the paper.
+
+    Columns: samples, series, percent.
+    """
+    alpaca = lognormal_requests(4_000, ALPACA_MEAN_PROMPT, ALPACA_MEAN_OUTPUT, 0.5, 1.0, seed)
+    rows = []
+    for samples in range(2, 7):
+        rows.append((samples, THESE, 100 * parallel_saving(requests, samples, block_size)))
+        rows.append((samples, ALPACA_HERE, 100 * parallel_saving(alpaca, samples, block_size)))
+        if samples in ALPACA_PARALLEL_SAVING:
+            rows.append((samples, ALPACA_PAPER, ALPACA_PARALLEL_SAVING[samples]))
+    return pd.DataFrame(rows, columns=["samples", "series", "percent"])
+
+
+def shared_runs(
+    requests: Sequence[Request], samples: int, prefix_tokens: int, max_model_len: int
+) -> dict[str, list[Request]]:
+    """The same work with and without sharing: a common prefix before each prompt, samples of it.
+
+    Requests that would be too long with the prefix are left out of both. Without sharing each
+    sample is a request of its own.
+    """
+    longer = [
+        replace(request, prompt=request.prompt + prefix_tokens, token_ids=None, hash_ids=None)
+        for request in requests
+        if request.length + prefix_tokens <= max_model_len
+    ]
+    shared = [
+        replace(
+            request,
+            samples=samples,
+            prefix_id="common" if prefix_tokens else None,
+            prefix_tokens=prefix_tokens,
+        )
+        for request in longer
+    ]
+    return {"shared": shared, "apart": [request for request in longer for _ in range(samples)]}

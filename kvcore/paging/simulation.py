@@ -19,6 +19,8 @@ from kvcore.paging.policies import LARGEST_PAGE_BYTES, OPT_13B_TENSOR_BYTES, mak
 from kvcore.paging.pool import Pool, Stay
 from kvcore.paging.requests import PAPER_MAX_MODEL_LEN, Request
 from kvcore.paging.results import (
+    TOO_LARGE,
+    TOO_LONG,
     Parts,
     Preemption,
     Refusal,
@@ -184,20 +186,23 @@ class Simulation:
         """Stays of the requests that can be served, by arrival; the others are refused at once."""
         stays = []
         for index, request in enumerate(self.requests):
-            reason = self._why_refused(request)
-            if reason is None:
+            refusal = self._refusal(index, request)
+            if refusal is None:
                 stays.append(Stay(index, request, request.prompt + 1))
             else:
-                self.refused.append(Refusal(index, reason))
+                self.refused.append(refusal)
         return sorted(stays, key=lambda stay: stay.request.arrival)
 
-    def _why_refused(self, request: Request) -> str | None:
-        if request.length > self.rules.max_model_len:
-            return (
+    def _refusal(self, index: int, request: Request) -> Refusal | None:
+        longest = self.rules.max_model_len
+        if request.length > longest:
+            reason = (
                 f"It has {request.length:,} tokens with its output, and the model takes at most "
-                f"{self.rules.max_model_len:,}."
+                f"{longest:,}."
             )
-        return self.pool.why_never(request)
+            return Refusal(index, TOO_LONG, reason)
+        reason = self.pool.why_never(request)
+        return None if reason is None else Refusal(index, TOO_LARGE, reason)
 
     def _receive(self) -> None:
         while self._arrivals and self._arrivals[0].request.arrival <= self.step:

@@ -61,6 +61,11 @@ class PoolState:
     head: Blocked | None
 
     @cached_property
+    def usable(self) -> float:
+        """Slots of all free chunks or blocks together."""
+        return sum(size for _, size in self.free_chunks)
+
+    @cached_property
     def free(self) -> float:
         """Slots nobody owns, those too few for a block included."""
         return self.num_slots - sum(piece.size for piece in self.pieces)

@@ -1,0 +1,190 @@
+"""Pictures of the pool: Figure 2, the memory map, the curves."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from kvcore.charts.theme import Role, colour, dash, painted
+from kvcore.paging.frames import FILLED, FREE, LATER, NEVER, ROUNDED, SEGMENT_NAMES
+from kvcore.paging.sharing import ALPACA_HERE, ALPACA_PAPER, THESE
+
+SEGMENTS = dict(
+    zip(
+        SEGMENT_NAMES.values(),
+        (Role.CACHED, Role.RESERVED, Role.UNCACHED, Role.WASTED),
+        strict=True,
+    )
+)
+STRENGTH = {FILLED: 1.0, LATER: 0.35, NEVER: 0.12, ROUNDED: 0.12, FREE: 0.0}
+FREE_LINES = {"all free slots": Role.WASTED, "largest usable": Role.CACHED}
+SAVINGS = {THESE: Role.CACHED, ALPACA_HERE: Role.SAVED, ALPACA_PAPER: Role.VALUES}
+
+
+def figure_2(frame: pd.DataFrame) -> alt.LayerChart:
+    """Stacked shares of the pool. Columns as `frames.bars` gives them."""
+    base = alt.Chart(frame).encode(
+        y=alt.Y("bar:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
+    )
+    segments = base.mark_bar(stroke="transparent").encode(
+        x=alt.X("start:Q", title="Share of the pool (%)", scale=alt.Scale(domain=[0, 100])),
+        x2="end:Q",
+        color=colour("segment", SEGMENTS),
+        tooltip=[
+            alt.Tooltip("bar:N", title="Policy"),
+            alt.Tooltip("segment:N", title="Segment"),
+            alt.Tooltip("percent:Q", title="Share (%)", format=".2f"),
+            alt.Tooltip("batch_shown:N", title="Requests at once"),
+        ],
+    )
+    labels = base.mark_text(fontSize=11).encode(x="middle:Q", text="shown:N")
+    return (segments + labels).properties(height=alt.Step(24))
+
+
+def batches(frame: pd.DataFrame) -> alt.LayerChart:
+    """Requests at once beside Figure 2, bar for bar. Columns as `frames.bars` gives them."""
+    base = (
+        alt.Chart(frame)
+        .transform_filter("isValid(datum.batch)")
+        .encode(y=alt.Y("bar:N", title=None, sort=None, axis=None))
+    )
+    rods = painted(
+        base.mark_bar().encode(
+            x=alt.X("batch:Q", title="Requests at once"),
+            tooltip=[
+                alt.Tooltip("bar:N", title="Policy"),
+                alt.Tooltip("batch_shown:N", title="Requests at once"),
+            ],
+        ),
+        Role.CACHED,
+    )
+    labels = base.mark_text(align="left", dx=4).encode(x="batch:Q", text="batch_shown:N")
+    return (rods + labels).properties(height=alt.Step(24))
+
+
+def memory_map(frame: pd.DataFrame) -> alt.LayerChart:
+    """Slots in rows, coloured by request; what holds no token is pale and hatched.
+
+    Columns as `frames.memory_map` gives them. Selection parameter: `follow`.
+    """
+    follow = alt.selection_point(name="follow", fields=["request"], on="click", empty=False)
+    x = alt.X("x:Q", title="Slot within the row", axis=alt.Axis(grid=False, tickCount=5))
+    y = alt.Y(
+        "y:Q",
+        title="First slot of the row",
+        scale=alt.Scale(reverse=True, nice=False),
+        axis=alt.Axis(grid=False, tickCount=8),
+    )
+    base = alt.Chart(frame)
+    strength = alt.Scale(domain=list(STRENGTH), range=list(STRENGTH.values()))
+    pieces = (
+        base.mark_rect(strokeWidth=0.6, stroke="currentColor", strokeOpacity=0.45)
+        .encode(
+            x=x,
+            x2="x2:Q",
+            y=y,
+            y2="y2:Q",
+            color=alt.Color("shade:N", scale=alt.Scale(scheme="tableau20"), legend=None),
+            fillOpacity=alt.FillOpacity("what:N", scale=strength, legend=None),
+            tooltip=[
+                alt.Tooltip("owners:N", title="Request"),
+                alt.Tooltip("what:N", title="This part"),
+                alt.Tooltip("tokens:Q", title="Tokens it holds", format=",d"),
+                alt.Tooltip("place:N", title="Where"),
+            ],
+        )
+        .add_params(follow)
+    )
+    hatch = (
+        base.transform_filter(f"datum.what == '{NEVER}' || datum.what == '{ROUNDED}'")
+        .transform_calculate(line="sequence(datum.x, datum.x2, (datum.y2 - datum.y) / 24)")
+        .transform_flatten(["line"])
+        .transform_calculate(
+            line2="min(datum.x2, datum.line + (datum.y2 - datum.y) / 48)",
+        )
+        .mark_rule(strokeWidth=0.7, opacity=0.6, tooltip=None)
+        .encode(x="line:Q", x2="line2:Q", y="y2:Q", y2="y:Q")
+    )
+    frame_of_followed = painted(
+        base.transform_filter("datum.followed")
+        .mark_rect(fillOpacity=0, strokeWidth=2.5, tooltip=None)
+        .encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q"),
+        Role.FOLLOWED,
+    )
+    names = (
+        base.transform_filter("datum.tag != ''")
+        .transform_calculate(x_text="datum.x + (datum.x2 - datum.x) / 2")
+        .transform_calculate(y_text="datum.y + (datum.y2 - datum.y) / 2")
+        .mark_text(fontSize=10, tooltip=None)
+        .encode(x="x_text:Q", y="y_text:Q", text="tag:N")
+    )
+    layers = pieces + hatch + frame_of_followed + names
+    return layers.resolve_scale(color="independent").properties(height=430)
+
+
+def free_space(frame: pd.DataFrame, step: int) -> alt.LayerChart:
+    """All that is free against what one request could get. Columns: step, policy, what, slots."""
+    lines = (
+        alt.Chart(frame)
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X("step:Q", title="Step"),
+            y=alt.Y("slots:Q", title="Slots"),
+            color=colour("what", FREE_LINES),
+            strokeDash=dash("what", FREE_LINES),
+            tooltip=[
+                alt.Tooltip("step:Q", title="Step", format=",d"),
+                alt.Tooltip("what:N", title="Free"),
+                alt.Tooltip("slots:Q", title="Slots", format=",.0f"),
+            ],
+        )
+    )
+    now = painted(
+        alt.Chart(frame)
+        .transform_aggregate(rows="count()")
+        .transform_calculate(now=str(step))
+        .mark_rule(strokeWidth=2)
+        .encode(x="now:Q"),
+        Role.FOLLOWED,
+    )
+    return (lines + now).resolve_scale(color="independent").properties(height=170)
+
+
+def curve(
+    frame: pd.DataFrame, column: str, y_title: str, x_title: str, x_log: bool = False
+) -> alt.Chart:
+    """One output against one setting. Columns: value and the one asked for."""
+    scale = alt.Scale(type="log", base=2) if x_log else alt.Scale(zero=False)
+    line = (
+        alt.Chart(frame)
+        .mark_line(point={"size": 50})
+        .encode(
+            x=alt.X("value:Q", title=x_title, scale=scale),
+            y=alt.Y(f"{column}:Q", title=y_title),
+            tooltip=[
+                alt.Tooltip("value:Q", title=x_title),
+                alt.Tooltip(f"{column}:Q", title=y_title, format=".3g"),
+            ],
+        )
+    )
+    return painted(line, Role.CACHED).properties(height=260)
+
+
+def savings(frame: pd.DataFrame) -> alt.Chart:
+    """Blocks saved by parallel samples. Columns: samples, series, percent."""
+    return (
+        alt.Chart(frame)
+        .mark_line(point={"size": 60})
+        .encode(
+            x=alt.X("samples:Q", title="Samples of one prompt", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("percent:Q", title="Blocks saved (%)"),
+            color=colour("series", SAVINGS),
+            strokeDash=dash("series", SAVINGS),
+            tooltip=[
+                alt.Tooltip("series:N", title="Lengths"),
+                alt.Tooltip("samples:Q", title="Samples"),
+                alt.Tooltip("percent:Q", title="Saved (%)", format=".2f"),
+            ],
+        )
+        .properties(height=260)
+    )
