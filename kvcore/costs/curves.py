@@ -72,7 +72,7 @@ def saving_curve(model: ModelEstimate, option: CacheOption) -> SavingCurve:
     return SavingCurve(model, option, tuple(n[0] for n in never), tuple(always), fixed)
 
 
-def rate_grid(points: int = 121) -> np.ndarray:
+def rate_grid(points: int = 71) -> np.ndarray:
     """Request rates from a handful a month to 100,000 an hour, evenly spaced in their log."""
     return np.geomspace(LOWEST_RATE, HIGHEST_RATE, points)
 

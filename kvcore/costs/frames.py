@@ -31,7 +31,7 @@ _DAY = 86_400_000_000
 _UNPRICED = -1
 _ONE_BY_ONE = -2
 
-_PROVIDER_NAMES = {
+PROVIDER_NAMES = {
     "bedrock": "aws",
     "bedrock_converse": "aws",
     "amazon": "aws",
@@ -207,7 +207,7 @@ class _Pricing:
     def _price_calling(
         self, provider: str, model: str, calling: tuple[str, str, str], rows: np.ndarray
     ) -> None:
-        provider = _PROVIDER_NAMES.get(provider, provider)
+        provider = PROVIDER_NAMES.get(provider, provider)
         try:
             days, times_of_day = price_windows(model, provider) if not self.contract else ((), ())
         except PriceError as problem:

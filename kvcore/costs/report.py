@@ -44,16 +44,24 @@ Block = Heading | Paragraph | Bullets | Table
 
 
 def summary_blocks(
-    estimate: Estimate, *, later: Repriced | None = None, title: str = "Prompt caching"
+    estimate: Estimate,
+    *,
+    about: ModelEstimate | None = None,
+    later: Repriced | None = None,
+    title: str = "Prompt caching",
 ) -> tuple[Block, ...]:
-    """The page as blocks: the answer first, then what it rests on."""
-    return tuple(_blocks(estimate, later, title))
+    """The page as blocks: the answer first, then what it rests on.
+
+    `about` is the model the page speaks of, the cheapest if None; the others are set beside it.
+    """
+    return tuple(_blocks(estimate, about or estimate.cheapest, later, title))
 
 
-def _blocks(estimate: Estimate, later: Repriced | None, title: str) -> Iterator[Block]:
+def _blocks(
+    estimate: Estimate, model: ModelEstimate | None, later: Repriced | None, title: str
+) -> Iterator[Block]:
     yield Heading(title, 1)
-    yield Paragraph(estimate.sentence)
-    model = estimate.cheapest
+    yield Paragraph(model.sentence if model else estimate.sentence)
     if model is not None:
         yield from _model_blocks(estimate, model, later)
     if estimate.unpriced:

@@ -9,8 +9,9 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 
-from kvcore.costs.frames import price_frame
-from kvcore.costs.prices import Contract
+from kvcore.costs.frames import PROVIDER_NAMES, price_frame
+from kvcore.costs.prices import Contract, PriceError, rates
+from kvcore.costs.rules import rules_for
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,22 @@ class Lifetime:
     hit_rate: float | None
 
 
+def sold_lifetimes(provider: str, model: str) -> tuple[float | None, float | None]:
+    """Seconds of the shorter and the longer cache write a provider sells for a model.
+
+    None where it sells none, or keeps no promise (automatic caches), or the model has no price.
+    """
+    try:
+        rules = rules_for(rates(model, PROVIDER_NAMES.get(provider, provider) or None))
+    except PriceError:
+        return None, None
+    by_write = {option.write: option.seconds for option in rules.options if not option.stored}
+    return by_write.get("short"), by_write.get("long")
+
+
 def other_lifetimes(
     frame: pd.DataFrame,
-    seconds: Callable[[str, str], tuple[float | None, float | None]],
+    seconds: Callable[[str, str], tuple[float | None, float | None]] = sold_lifetimes,
     contract: Contract | None = None,
 ) -> list[Lifetime]:
     """The bill as recorded, without caching, and with each lifetime for every write.
