@@ -169,7 +169,7 @@ class Touches:
 
     def covered(self, window: np.ndarray | float) -> np.ndarray | float:
         """E[Σ min(gap, window)]: how much longer than one window the touches keep an entry."""
-        if self.count <= 0:
+        if self.count <= 0 or self.mean <= 0:
             return np.zeros_like(np.asarray(window, dtype=float))
         if not self.random:
             return self.count * np.minimum(self.mean, window)
