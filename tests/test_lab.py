@@ -15,7 +15,7 @@ from kvcore.decoding.block_store import BlockStore
 from kvcore.eviction import evict, kept_positions
 from kvcore.lab.experiment import timestamp_experiment
 from kvcore.lab.prompts import QUESTION, SYSTEM, compose
-from kvcore.lab.run import Lab, LabError, Settings
+from kvcore.lab.run import Lab, LabError, Policy, Settings
 from kvcore.lab.trace import TokenState, from_json, ranges, to_json
 from tests.small_models import SHAPES, small_model
 
@@ -39,8 +39,8 @@ def answer(lab: Lab, prompt: list[int], count: int) -> list[int]:
 @both_shapes
 def test_a_reused_prefix_gives_the_same_tokens_and_logits(shape):
     model, prompt = small_model(shape), some_tokens(100)
-    cold = answer(Lab(model, Settings()), prompt, 20)
-    lab = Lab(model, Settings())
+    cold = answer(Lab(model), prompt, 20)
+    lab = Lab(model)
     lab.ask(prompt[:70] + some_tokens(20, seed=5))
     warm = answer(lab, prompt, 20)
     prefill = lab.trace.prefill
@@ -54,7 +54,7 @@ def test_a_reused_prefix_gives_the_same_tokens_and_logits(shape):
 @both_shapes
 def test_generated_text_is_reused_too(shape):
     model, prompt = small_model(shape), some_tokens(30)
-    lab = Lab(model, Settings())
+    lab = Lab(model)
     first = prompt + answer(lab, prompt, 40)
     trace = lab.ask(first + some_tokens(5, seed=1))
     assert trace.prefill.cached_tokens == 64
@@ -64,7 +64,7 @@ def test_generated_text_is_reused_too(shape):
 @both_shapes
 def test_a_changed_first_token_reuses_nothing(shape):
     model, prompt = small_model(shape), some_tokens(80)
-    lab = Lab(model, Settings())
+    lab = Lab(model)
     lab.ask(prompt)
     changed = lab.ask([(prompt[0] + 1) % 256, *prompt[1:]])
     assert changed.prefill.cached_tokens == 0
@@ -74,7 +74,7 @@ def test_a_changed_first_token_reuses_nothing(shape):
 @both_shapes
 def test_a_prompt_known_in_full_recomputes_its_last_token(shape):
     model, prompt = small_model(shape), some_tokens(64)
-    lab = Lab(model, Settings())
+    lab = Lab(model)
     first = lab.ask(prompt)
     again = lab.ask(prompt)
     assert again.prefill.cached_tokens == 48
@@ -95,7 +95,7 @@ def test_blocks_of_one_token_recompute_only_the_last(shape):
 def test_what_is_saved_is_measured():
     model, prompt = small_model("gpt2"), some_tokens(64)
     ticks = iter([0, 5, 10, 12, 20, 29])
-    lab = Lab(model, Settings(), clock=lambda: next(ticks))
+    lab = Lab(model, clock=lambda: next(ticks))
     first = lab.ask(prompt)
     assert (first.prefill.seconds, first.prefill.saved_seconds) == (5, None)
     again = lab.ask(prompt)
@@ -105,7 +105,7 @@ def test_what_is_saved_is_measured():
 
 def test_open_requests_share_blocks():
     model, prompt = small_model("llama"), some_tokens(50)
-    lab = Lab(model, Settings())
+    lab = Lab(model)
     lab.ask(prompt)
     trace = lab.ask(prompt[:48] + [1, 2], leave_open=True)
     frame = trace.frames[0]
@@ -129,6 +129,18 @@ def test_a_pool_that_is_full_says_so_and_goes_on_after_room_was_made():
     assert lab.step().num_tokens == 34
 
 
+def test_the_policy_changes_with_the_next_request_and_the_pool_stays():
+    lab, prompt = Lab(small_model("gpt2")), some_tokens(60)
+    lab.ask(prompt)
+    trace = lab.ask(prompt, policy=Policy("window", {"window": 20}))
+    assert trace.prefill.cached_tokens == 48
+    assert lab.step().cached_tokens == 20
+    lab.ask(prompt, policy=Policy("heavy hitters", {"heavy": 10, "recent": 10}))
+    assert lab.step().cached_tokens == 20
+    with pytest.raises(ValueError, match="no policy"):
+        Policy("lru")
+
+
 def test_a_request_that_does_not_fit_now_is_told_apart():
     lab = Lab(small_model("gpt2"), Settings(num_blocks=5))
     lab.ask(some_tokens(40))
@@ -137,7 +149,7 @@ def test_a_request_that_does_not_fit_now_is_told_apart():
 
 
 def test_the_context_ends():
-    lab = Lab(small_model("gpt2"), Settings())
+    lab = Lab(small_model("gpt2"))
     with pytest.raises(LabError, match="up to 512 tokens"):
         lab.ask(some_tokens(512))
     lab.ask(some_tokens(511))
@@ -145,7 +157,7 @@ def test_the_context_ends():
     with pytest.raises(LabError, match="up to 512 tokens"):
         lab.step()
     with pytest.raises(LabError, match="ask something first"):
-        Lab(small_model("gpt2"), Settings()).step()
+        Lab(small_model("gpt2")).step()
 
 
 # Eviction on the real cache
@@ -229,7 +241,7 @@ def test_renumbering_sinks_brings_them_near():
 @both_shapes
 def test_nothing_computed_after_an_eviction_is_offered_for_reuse(shape):
     model, prompt = small_model(shape), some_tokens(40)
-    lab = Lab(model, Settings("window", {"window": 24}))
+    lab = Lab(model, policy=Policy("window", {"window": 24}))
     text = prompt + answer(lab, prompt, 60)
     trace = lab.ask(text)
     assert trace.prefill.cached_tokens == 32
@@ -237,7 +249,7 @@ def test_nothing_computed_after_an_eviction_is_offered_for_reuse(shape):
 
 
 def test_an_evicted_token_inside_a_kept_block_frees_nothing():
-    lab = Lab(small_model("gpt2"), Settings("sinks", {"sinks": 4, "window": 20}))
+    lab = Lab(small_model("gpt2"), policy=Policy("sinks", {"sinks": 4, "window": 20}))
     lab.ask(some_tokens(48))
     frame = lab.step()
     assert frame.cached_tokens == 24
@@ -333,7 +345,7 @@ def test_the_block_store_refuses_what_it_does_not_hold(shape):
 
 
 def test_states_and_norms_of_a_step():
-    lab = Lab(small_model("llama"), Settings("sinks", {"sinks": 2, "window": 30}))
+    lab = Lab(small_model("llama"), policy=Policy("sinks", {"sinks": 2, "window": 30}))
     prompt = some_tokens(40)
     lab.ask(prompt)
     trace = lab.ask(prompt)
@@ -352,7 +364,7 @@ def test_states_and_norms_of_a_step():
 
 
 def test_a_block_that_fills_becomes_findable():
-    lab = Lab(small_model("gpt2"), Settings())
+    lab = Lab(small_model("gpt2"))
     trace = lab.ask(some_tokens(30))
     assert trace.states(trace.frames[0])[16:] == [TokenState.HELD] * 14
     lab.step()
@@ -361,7 +373,7 @@ def test_a_block_that_fills_becomes_findable():
 
 
 def test_a_trace_survives_writing_and_reading():
-    lab = Lab(small_model("gpt2"), Settings("sinks", {"sinks": 4, "window": 24}))
+    lab = Lab(small_model("gpt2"), policy=Policy("sinks", {"sinks": 4, "window": 24}))
     prompt = some_tokens(40)
     lab.ask(prompt)
     trace = lab.ask(prompt, leave_open=True)

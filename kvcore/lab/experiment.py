@@ -67,7 +67,7 @@ def timestamp_experiment(
     ]
     prompts = [model.encode(text) for text in texts]
     num_blocks = 1 + sum(-(-len(prompt) // block_size) for prompt in prompts)
-    lab = Lab(model, Settings(block_size=block_size, num_blocks=num_blocks), clock)
+    lab = Lab(model, Settings(block_size=block_size, num_blocks=num_blocks), clock=clock)
     _warm_up(model)
     for variant, prompt in zip(VARIANTS, prompts, strict=True):
         trace = lab.ask(prompt, compare=False)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kvcore.decoding.threads import use_threads
 from kvcore.eviction import HEAVY_HITTERS, NONE, blocks_freed, budget_for, evict, policy_name
 from kvcore.lab.trace import About, Frame, Prefill, Trace
 from kvcore.prefix import NULL_BLOCK, BlockPool, BlockTable
@@ -27,16 +28,28 @@ class LabError(ValueError):
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How the lab keeps its cache. `budget` holds the parts of the policy's budget, in tokens."""
+class Policy:
+    """What the cache keeps: a policy's name and the parts of its budget, in tokens.
 
-    policy: str = NONE
+    `renumber`: what stays is numbered 0, 1, 2 … instead of keeping its places in the text.
+    Raises ValueError for a policy or budget that `kvcore.eviction` refuses.
+    """
+
+    name: str = NONE
     budget: dict[str, int] = field(default_factory=dict)
     renumber: bool = False
+
+    def __post_init__(self) -> None:
+        budget_for(self.name, **self.budget)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The pool: blocks of `block_size` tokens, `num_blocks` of them with the null block."""
+
     block_size: int = 16
     num_blocks: int = 65
-    temperature: float = 0.0
-    seed: int = 0
+    threads: int = 1
 
 
 @dataclass(eq=False)
@@ -46,7 +59,6 @@ class _Request:
     table: BlockTable
     cache: KVCache
     trace: Trace
-    choose: Callable[[Any], int]
 
 
 class Lab:
@@ -58,12 +70,13 @@ class Lab:
     def __init__(
         self,
         model: Any,
-        settings: Settings,
+        settings: Settings | None = None,
+        policy: Policy | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        budget_for(settings.policy, **settings.budget)
         self.model = model
-        self.settings = settings
+        self.settings = settings or Settings()
+        self.policy = policy or Policy()
         self._clock = clock
         self.start_over()
 
@@ -76,22 +89,25 @@ class Lab:
         self,
         token_ids: Sequence[int],
         *,
+        policy: Policy | None = None,
         leave_open: bool = False,
         compare: bool = True,
     ) -> Trace:
-        """Admit a prompt and compute its first token.
+        """Admit a prompt and compute its first token, from here on under `policy` if one is given.
 
         The request before ends, unless it is left open: its blocks then stay its own and are shared
         with this one where both begin alike. With `compare` a prompt of which something was reused
         is computed once more from nothing, to measure what was saved and that nothing changed.
         """
         token_ids = list(token_ids)
+        use_threads(self.settings.threads)
         self._check_length(len(token_ids) + 1)
         if self.pool.never_fits(len(token_ids)):
             raise LabError(
                 f"{len(token_ids):,} tokens can never fit in {self.pool.num_blocks - 1} blocks of "
                 f"{self.pool.block_size}; make the pool larger or the prompt shorter."
             )
+        self.policy = policy or self.policy
         self._set_aside(leave_open)
         self._asked += 1
         try:
@@ -116,6 +132,7 @@ class Lab:
         request = self._request
         if request is None:
             raise LabError("There is nothing to continue; ask something first.")
+        use_threads(self.settings.threads)
         trace, table, cache = request.trace, request.table, request.cache
         self._check_length(cache.next_position + 1, len(trace.token_ids))
         last = trace.token_ids[-1]
@@ -128,7 +145,7 @@ class Lab:
                 "a policy that evicts, or make the pool larger."
             )
         logits = _forward(self.model, trace.token_ids, cache)
-        token_id = request.choose(logits)
+        token_id = _best(logits)
         seconds = self._clock() - start
 
         self._keep_full_blocks(request)
@@ -171,7 +188,7 @@ class Lab:
         self._request = None
 
     def _admit(self, token_ids: list[int]) -> tuple[_Request, Any]:
-        track_attention = policy_name(self.settings.policy) == HEAVY_HITTERS
+        track_attention = policy_name(self.policy.name) == HEAVY_HITTERS
         capacity = min(self.model.context_length, MAX_TOKENS)
         start = self._clock()
         table = self.pool.allocate(token_ids)
@@ -186,14 +203,13 @@ class Lab:
             hits = table.block_ids[:num_hit_blocks], table.hashes[:num_hit_blocks]
             cache.restore(self._store.prefix(*hits, token_ids))
         logits = _forward(self.model, token_ids, cache)
-        choose = _sampler(self.settings)
-        token_id = choose(logits)
+        token_id = _best(logits)
         seconds = self._clock() - start
 
         prefill = Prefill(len(token_ids), table.num_cached_tokens, seconds)
         texts = [self.model.decode([token_id]) for token_id in token_ids]
         trace = Trace(self._about(), f"request {self._asked}", list(token_ids), texts, prefill)
-        request = _Request(table, cache, trace, choose)
+        request = _Request(table, cache, trace)
         self._keep_full_blocks(request)
         self._note_norms(request, first_slot=0)
         self._write(trace, token_id)
@@ -215,10 +231,8 @@ class Lab:
 
     def _make_room(self, request: _Request) -> tuple[list[int], list[int]]:
         """Evict before the next token enters; give back the blocks of which nothing is left."""
-        settings, cache, table = self.settings, request.cache, request.table
-        evicted = evict(
-            cache, settings.policy, incoming=1, renumber=settings.renumber, **settings.budget
-        )
+        policy, cache, table = self.policy, request.cache, request.table
+        evicted = evict(cache, policy.name, incoming=1, renumber=policy.renumber, **policy.budget)
         if not evicted:
             return [], []
         table.findable = False
@@ -279,7 +293,7 @@ class Lab:
         return frame
 
     def _about(self) -> About:
-        config, settings = self.model.config, self.settings
+        config, settings, policy = self.model.config, self.settings, self.policy
         return About(
             model=self.model.name,
             source=self.model.source,
@@ -289,9 +303,9 @@ class Lab:
             bytes_per_token=self.model.cache_bytes_per_token,
             block_size=settings.block_size,
             num_blocks=settings.num_blocks,
-            policy=policy_name(settings.policy),
-            budget=dict(settings.budget),
-            renumber=settings.renumber,
+            policy=policy_name(policy.name),
+            budget=dict(policy.budget),
+            renumber=policy.renumber,
         )
 
 
@@ -301,5 +315,8 @@ def _forward(model: Any, token_ids: Sequence[int], cache: KVCache) -> Any:
     return forward(model, token_ids, cache)
 
 
-def _sampler(settings: Settings) -> Callable[[Any], int]:
-    return lambda logits: int(logits[-1].argmax())
+def _best(logits: Any) -> int:
+    """The likeliest token: the lab compares caches, so it leaves nothing to chance."""
+    from kvcore.decoding.generate import choose
+
+    return choose(logits[-1], None)[0]

@@ -1,7 +1,6 @@
 """What a run of the lab showed, step by step: enough to draw every step again without a model."""
 
 import base64
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -11,11 +10,16 @@ import numpy as np
 
 
 class TokenState(StrEnum):
-    """What has become of a token's key and value, by how much of them can be used again."""
+    """What has become of a token's key and value, by how much of them can be used again.
 
-    REUSED = "taken from the pool"
-    FINDABLE = "in a full block, can be reused"
-    HELD = "in use, cannot be reused"
+    REUSED: taken from the pool instead of computed. FINDABLE: in a full block with a name, so that
+    the next request can. HELD: in the last, open block, or computed after an eviction. EVICTED:
+    no longer in the cache.
+    """
+
+    REUSED = "from the pool"
+    FINDABLE = "can be reused"
+    HELD = "cannot be reused"
     EVICTED = "evicted"
 
 
@@ -238,9 +242,3 @@ def _pack(norms: Sequence[Sequence[float]]) -> str:
 def _unpack(packed: str, num_layers: int) -> list[Sequence[float]]:
     flat = np.frombuffer(base64.b64decode(packed), dtype="<f2").astype(np.float32)
     return list(flat.reshape(-1, num_layers))
-
-
-def read(text: str) -> dict[str, Any]:
-    """A recording's JSON: {"label": …, "trace": Trace, "experiment": […]}."""
-    data = json.loads(text)
-    return {**data, "trace": from_json(data["trace"])}

@@ -32,9 +32,15 @@ def draw(
     """
     columns = tuple((name, str(dtype)) for name, dtype in frame.dtypes.items())
     drawn = _spec(chart, columns, tuple(sorted(options.items())))
+    drawn = {**drawn, "config": {"text": {"color": _text_colour()}}}
     return slot.vega_lite_chart(
         frame, drawn, alt=alt, key=key, on_select=on_select, width="stretch"
     )
+
+
+def _text_colour() -> str | None:
+    """The theme's own: Streamlit colours axes and legends, but leaves text marks black."""
+    return st.get_option(f"theme.{st.context.theme.type or 'light'}.textColor")
 
 
 @lru_cache(maxsize=256)
