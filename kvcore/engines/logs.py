@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 MAX_CHARACTERS = 10_000_000
+LONGEST_LINE = 20_000
 INTEGER = r"(\d{1,15})"
 GROUPED = r"(\d[\d,]{0,19})"
 DECIMAL = r"(-?\d{1,12}(?:\.\d{1,12})?)"
@@ -180,8 +181,9 @@ def read_log(text: str) -> EngineLog:
         )
     readers = (_VllmReader(), _SglangReader(), _LlamaCppReader())
     for number, line in enumerate(text.splitlines(), start=1):
-        for reader in readers:
-            reader.read(line, number)
+        for piece in _pieces(line):
+            for reader in readers:
+                reader.read(piece, number)
     best = max(readers, key=lambda reader: reader.recognised)
     if not best.recognised:
         raise LogError(
@@ -198,22 +200,60 @@ def known_figures(log: EngineLog) -> dict[str, object]:
     return {name: value for name, value in values if value not in (None, [])}
 
 
-class _Reader:
-    """Applies a list of (pattern, action) to each line; actions fill in the log."""
+def _pieces(line: str) -> Iterator[str]:
+    """The line, cut where it is longer than any engine prints, so that matching stays quick."""
+    for start in range(0, len(line), LONGEST_LINE):
+        yield line[start : start + LONGEST_LINE]
 
+
+class _Reader:
+    """Applies a list of (pattern, action) to each line; actions fill in the log.
+
+    Only lines with one of `words` are looked at: most of a log is about something else.
+    """
+
+    words: tuple[str, ...]
     rules: tuple[tuple[re.Pattern[str], Take], ...]
 
     def __init__(self) -> None:
         self.recognised = 0
 
     def read(self, line: str, number: int) -> None:
+        if not any(word in line for word in self.words):
+            return
+        rank = _rank(line)
         for pattern, take in self.rules:
             for match in pattern.finditer(line):
-                take(match, number, line)
+                take(match, number, rank)
                 self.recognised += 1
 
 
 class _VllmReader(_Reader):
+    words = (
+        "GiB",
+        "KV cache",
+        "KV Cache",
+        " blocks",
+        "num_gpu_blocks",
+        "_len",
+        "model len",
+        "model length",
+        "parallel_size",
+        "kv_cache_dtype",
+        "prefix_caching",
+        "batched_tokens",
+        "num_spec",
+        "block_size",
+        "block size",
+        "padding layers",
+        "Padding mamba",
+        "gpu_memory",
+        "model weights took",
+        "LLM engine (",
+        "server version",
+        "Maximum concurrency",
+    )
+
     def __init__(self) -> None:
         super().__init__()
         self.log = log = VllmLog()
@@ -315,33 +355,47 @@ class _VllmReader(_Reader):
             ),
         )
 
-    def _padding(self, match: re.Match[str], number: int, line: str) -> None:
+    def _padding(self, match: re.Match[str], number: int, rank: str) -> None:
         """The line comes once per kind of layer (and again while graphs are profiled)."""
         self.log.padding_layers = max(self.log.padding_layers or 0, int(match[1]))
 
-    def _total_and_share(self, match: re.Match[str], number: int, line: str) -> None:
+    def _total_and_share(self, match: re.Match[str], number: int, rank: str) -> None:
         self.log.total_gib, self.log.utilisation = float(match[1]), float(match[2])
 
-    def _device(self, match: re.Match[str], number: int, line: str) -> None:
+    def _device(self, match: re.Match[str], number: int, rank: str) -> None:
         self.log.total_gib = float(match[2])
 
-    def _tokens(self, match: re.Match[str], number: int, line: str) -> None:
+    def _tokens(self, match: re.Match[str], number: int, rank: str) -> None:
         self.log.device = match[1]
-        self.log.tokens.append(Reading(_integer(match[2]), _rank(line), number))
+        self.log.tokens.append(Reading(_integer(match[2]), rank, number))
 
-    def _concurrency(self, match: re.Match[str], number: int, line: str) -> None:
+    def _concurrency(self, match: re.Match[str], number: int, rank: str) -> None:
         self.log.concurrency_tokens = _integer(match[1])
-        self.log.concurrency.append(Reading(float(match[2]), _rank(line), number))
+        self.log.concurrency.append(Reading(float(match[2]), rank, number))
 
-    def _needed(self, match: re.Match[str], number: int, line: str) -> None:
+    def _needed(self, match: re.Match[str], number: int, rank: str) -> None:
         self.log.needed_for_tokens = _integer(match[1])
         self.log.needed_gib = float(match[2])
 
-    def _state_blocks(self, match: re.Match[str], number: int, line: str) -> None:
+    def _state_blocks(self, match: re.Match[str], number: int, rank: str) -> None:
         self.log.requested_seqs, self.log.state_blocks = int(match[1]), int(match[2])
 
 
 class _SglangReader(_Reader):
+    words = (
+        "sglang",
+        "ServerArgs(",
+        "KV cache dtype",
+        "Load weight",
+        "KV Cache is allocated",
+        "liding window memory pool",
+        "SWAKVPool",
+        "Mamba Cache",
+        "max_total_num_tokens",
+        "swa_full_tokens_ratio",
+        "mem_fraction_static",
+    )
+
     def __init__(self) -> None:
         super().__init__()
         self.log = log = SglangLog()
@@ -407,6 +461,8 @@ class _SglangReader(_Reader):
 
 
 class _LlamaCppReader(_Reader):
+    words = ("llama", "llm_load", "print_info", "general.name", "build: ", "n_ctx", "KV self size")
+
     def __init__(self) -> None:
         super().__init__()
         self.log = log = LlamaCppLog()
@@ -444,14 +500,14 @@ class _LlamaCppReader(_Reader):
             ),
         )
 
-    def _context(self, match: re.Match[str], number: int, line: str) -> None:
+    def _context(self, match: re.Match[str], number: int, rank: str) -> None:
         """The first context is the model's; a drafter's comes later and must not replace it."""
         self.log.context = self.log.context or int(match[1])
 
-    def _banner(self, match: re.Match[str], number: int, line: str) -> None:
+    def _banner(self, match: re.Match[str], number: int, rank: str) -> None:
         self._sliding = match[1] == "SWA"
 
-    def _cache(self, match: re.Match[str], number: int, line: str) -> None:
+    def _cache(self, match: re.Match[str], number: int, rank: str) -> None:
         rest = match[2]
         k_type, k_mib = _typed_size(rest, r"(?<![A-Za-z^])(?:K|c\^KV)")
         v_type, v_mib = _typed_size(rest, r"(?<![A-Za-z^])V")
@@ -471,7 +527,7 @@ class _LlamaCppReader(_Reader):
         self.log.caches.append(buffer)
         self._sliding = False
 
-    def _state(self, match: re.Match[str], number: int, line: str) -> None:
+    def _state(self, match: re.Match[str], number: int, rank: str) -> None:
         rest = match[2]
         self.log.states.append(
             StateBuffer(
@@ -490,11 +546,11 @@ def _rule(pattern: str, take: Take) -> tuple[re.Pattern[str], Take]:
 
 
 def _text(log: EngineLog, name: str) -> Take:
-    return lambda match, number, line: setattr(log, name, match[1].strip())
+    return lambda match, number, rank: setattr(log, name, match[1].strip())
 
 
 def _int(log: EngineLog, name: str, group: int = 1) -> Take:
-    def take(match: re.Match[str], number: int, line: str) -> None:
+    def take(match: re.Match[str], number: int, rank: str) -> None:
         if match[group] is not None:
             setattr(log, name, _integer(match[group]))
 
@@ -502,7 +558,7 @@ def _int(log: EngineLog, name: str, group: int = 1) -> Take:
 
 
 def _float(log: EngineLog, name: str) -> Take:
-    def take(match: re.Match[str], number: int, line: str) -> None:
+    def take(match: re.Match[str], number: int, rank: str) -> None:
         if match[1] is not None:
             setattr(log, name, float(match[1]))
 
@@ -510,17 +566,17 @@ def _float(log: EngineLog, name: str) -> Take:
 
 
 def _bool(log: EngineLog, name: str) -> Take:
-    return lambda match, number, line: setattr(log, name, match[1] in ("True", "true", "1"))
+    return lambda match, number, rank: setattr(log, name, match[1] in ("True", "true", "1"))
 
 
 def _flag(log: EngineLog, name: str) -> Take:
-    return lambda match, number, line: setattr(log, name, True)
+    return lambda match, number, rank: setattr(log, name, True)
 
 
 def _reading(log: EngineLog, name: str) -> Take:
-    def take(match: re.Match[str], number: int, line: str) -> None:
+    def take(match: re.Match[str], number: int, rank: str) -> None:
         value = float(match[1].replace(",", ""))
-        getattr(log, name).append(Reading(value, _rank(line), number))
+        getattr(log, name).append(Reading(value, rank, number))
 
     return take
 

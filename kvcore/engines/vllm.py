@@ -13,7 +13,7 @@ from numbers import Integral
 
 from kvcore.architecture import Architecture, LayerKind, even_stages
 from kvcore.engines.common import PlanError, version_tuple
-from kvcore.engines.vllm_pages import Layout, Page, PageGroup, layout
+from kvcore.engines.vllm_pages import Layout, Page, layout
 from kvcore.units import GIB
 
 __all__ = [
@@ -37,6 +37,15 @@ CPU_BLOCK_SIZE = 128
 """Block size of the CPU backend (0.32.0: 2 GiB of 23,040-byte tokens gave 728 blocks)."""
 
 MOST_RANKS = 4096
+
+IN_FLIGHT = "tokens in flight beside the window"
+BLOCK_ROUNDING = "rounding to whole blocks"
+STATE_COPIES = "state copies for prefix caching and drafts"
+SPECULATION = "speculative decoding"
+PAGE_PADDING = "pages padded to one size"
+PADDING_LAYERS = "padding layers"
+TERMS = (IN_FLIGHT, BLOCK_ROUNDING, STATE_COPIES, SPECULATION, PAGE_PADDING, PADDING_LAYERS)
+"""What a request reserves beyond what its architecture needs."""
 
 CONCURRENCY_TOKENS_SINCE = (0, 20, 2)
 """From here on the token count is concurrency × length (inferred from dated logs)."""
@@ -163,6 +172,17 @@ class Plan:
             return None
         return self.num_blocks // self.state_blocks_per_request
 
+    def capacity(self, num_blocks: int) -> tuple[int, float]:
+        """(kv_cache_tokens, max_concurrency) of a pool of num_blocks, otherwise as planned."""
+        return _capacity(
+            num_blocks,
+            self.blocks_per_request,
+            self.max_model_len,
+            len(self.groups),
+            self.block_size,
+            version_tuple(self.version),
+        )
+
     @property
     def cluster_bytes_per_request(self) -> int:
         """Bytes one request reserves on all ranks together."""
@@ -252,13 +272,11 @@ def plan(
     limiting = min(holding, key=lambda rank: rank.num_blocks)
     pool = limiting.num_blocks
     needed_blocks = sum(blocks)
-    concurrency = pool / needed_blocks
     sizes = [g.page.tokens for g in pages.groups if g.page.kind is not LayerKind.RECURRENT]
     smallest = min(sizes, default=pages.groups[0].page.tokens)
-    if release >= CONCURRENCY_TOKENS_SINCE:
-        tokens = int(concurrency * max_model_len)
-    else:
-        tokens = pool // len(pages.groups) * smallest
+    tokens, concurrency = _capacity(
+        pool, needed_blocks, max_model_len, len(pages.groups), smallest, release
+    )
     states = [group.page for group in pages.groups if group.page.kind is LayerKind.RECURRENT]
     return Plan(
         version=str(version),
@@ -375,6 +393,21 @@ def _refusal(p: Plan, longest: int | None) -> str:
     )
 
 
+def _capacity(
+    num_blocks: int,
+    blocks_per_request: int,
+    max_model_len: int,
+    num_groups: int,
+    block_size: int,
+    release: tuple[int, int, int],
+) -> tuple[int, float]:
+    """Tokens, as this version counts them, and concurrency."""
+    concurrency = num_blocks / blocks_per_request
+    if release >= CONCURRENCY_TOKENS_SINCE:
+        return int(concurrency * max_model_len), concurrency
+    return num_blocks // num_groups * block_size, concurrency
+
+
 def _check_settings(
     max_model_len: int, tensor_parallel: int, block_size: int, max_num_batched_tokens: int
 ) -> None:
@@ -442,11 +475,6 @@ def _stage_bounds(
     return list(zip(starts, [*ends[:-1], math.inf], strict=True))
 
 
-def _on_stage(group: PageGroup, bounds: tuple[int, float]) -> list[Page]:
-    start, stop = bounds
-    return [page for position, page in group.layers if start <= position < stop]
-
-
 def _rank(
     pages: Layout,
     blocks: Sequence[int],
@@ -456,7 +484,7 @@ def _rank(
     memory: int | None,
     num_blocks: int | None,
 ) -> RankPlan:
-    held = [_on_stage(group, bounds) for group in pages.groups]
+    held = [group.counts(*bounds) for group in pages.groups]
     per_block = _bytes_per_block(pages, held)
     fitting = num_blocks
     if fitting is None:
@@ -464,7 +492,7 @@ def _rank(
     return RankPlan(
         stage=stage,
         tensor_rank=tensor_rank,
-        layers=sum(len(each) for each in held),
+        layers=sum(_layers(counts) for counts in held),
         available_bytes=memory,
         bytes_per_block=per_block,
         bytes_per_request=per_block * sum(blocks),
@@ -472,28 +500,33 @@ def _rank(
     )
 
 
-def _bytes_per_block(pages: Layout, held: list[list[Page]]) -> int:
+Counts = list[tuple[Page, int]]
+
+
+def _layers(counts: Counts) -> int:
+    return sum(count for _, count in counts)
+
+
+def _bytes_per_block(pages: Layout, held: Sequence[Counts]) -> int:
     """Bytes of one block id on a rank: one page in each of its layer slots."""
     if pages.mixed:
-        return sum(page.page_bytes for layers in held for page in layers)
-    slots = max(len(layers) for layers in held)
-    return slots * pages.groups[0].page.page_bytes
+        return sum(count * page.page_bytes for counts in held for page, count in counts)
+    return max(_layers(counts) for counts in held) * pages.groups[0].page.page_bytes
 
 
 def _plan_groups(pages: Layout, blocks: Sequence[int]) -> tuple[PlanGroup, ...]:
     planned = []
     for group, needed in zip(pages.groups, blocks, strict=True):
-        real = len(group.layers)
-        padding = 0 if pages.mixed else pages.group_size - real
-        size = sum(page.page_bytes for _, page in group.layers) + padding * group.page.page_bytes
+        padding = 0 if pages.mixed else pages.group_size - group.num_layers
+        size = sum(count * page.page_bytes for page, count in group.counts())
         planned.append(
             PlanGroup(
                 kind=" + ".join(kind.value for kind in group.kinds),
-                layers=real,
+                layers=group.num_layers,
                 padding_layers=padding,
                 block_size=group.page.tokens,
                 blocks_per_request=needed,
-                bytes_per_block=size,
+                bytes_per_block=size + padding * group.page.page_bytes,
                 window=group.page.window,
             )
         )
@@ -502,24 +535,13 @@ def _plan_groups(pages: Layout, blocks: Sequence[int]) -> tuple[PlanGroup, ...]:
 
 def _needed(pages: Layout, bounds: tuple[int, float], length: int) -> int:
     """Bytes the architecture needs for one sequence on a rank, without drafter or pages."""
+    start, stop = bounds
+    own = (start, min(stop, pages.first_draft))
     return sum(
-        _own_bytes(page, length)
+        count * page.bytes_needed(length)
         for group in pages.groups
-        for page in _on_stage(group, bounds)
-        if not page.draft
+        for page, count in group.counts(*own)
     )
-
-
-def _own_bytes(page: Page, length: int) -> int:
-    if page.kind is LayerKind.RECURRENT:
-        return page.state_bytes
-    return _window_tokens(page, length) * page.entry_bytes
-
-
-def _window_tokens(page: Page, length: int) -> int:
-    if page.kind is LayerKind.CROSS_ATTENTION:
-        return page.window or 0
-    return length if page.window is None else min(page.window, length)
 
 
 def _overheads(
@@ -530,38 +552,27 @@ def _overheads(
     in_flight: int,
 ) -> tuple[Overhead, ...]:
     """Split what a request reserves beyond its need, on one rank. The terms add up exactly."""
-    terms = dict.fromkeys(
-        (
-            "tokens in flight beside the window",
-            "rounding to whole blocks",
-            "state copies for prefix caching and drafts",
-            "speculative decoding",
-            "pages padded to one size",
-            "padding layers",
-        ),
-        0,
-    )
-    held = [_on_stage(group, bounds) for group in pages.groups]
-    slots = max(len(layers) for layers in held)
-    for layers, needed in zip(held, blocks, strict=True):
-        for page in layers:
-            terms["pages padded to one size"] += needed * (page.page_bytes - page.used_bytes)
+    terms = dict.fromkeys(TERMS, 0)
+    held = [group.counts(*bounds) for group in pages.groups]
+    slots = max(_layers(counts) for counts in held)
+    for group, counts, needed in zip(pages.groups, held, blocks, strict=True):
+        for page, count in counts:
+            terms[PAGE_PADDING] += count * needed * (page.page_bytes - page.used_bytes)
             if page.kind is LayerKind.RECURRENT:
                 longer = page.used_bytes - page.state_bytes
-                terms["speculative decoding"] += needed * longer
-                terms["state copies for prefix caching and drafts"] += (
-                    needed - 1
-                ) * page.state_bytes
+                terms[SPECULATION] += count * needed * longer
+                terms[STATE_COPIES] += count * (needed - 1) * page.state_bytes
                 continue
-            kept = page.tokens_held(length, in_flight)
-            own = _window_tokens(page, length)
-            if page.draft:
-                terms["speculative decoding"] += own * page.entry_bytes
-            terms["tokens in flight beside the window"] += (kept - own) * page.entry_bytes
-            terms["rounding to whole blocks"] += (needed * page.tokens - kept) * page.entry_bytes
+            held_tokens = page.tokens_held(length, in_flight)
+            ahead = held_tokens - page.tokens_needed(length)
+            unused = needed * page.tokens - held_tokens
+            terms[IN_FLIGHT] += count * ahead * page.entry_bytes
+            terms[BLOCK_ROUNDING] += count * unused * page.entry_bytes
+        for page, count in group.counts(max(bounds[0], pages.first_draft), bounds[1]):
+            terms[SPECULATION] += count * page.bytes_needed(length)
         if not pages.mixed:
-            empty = slots - len(layers)
-            terms["padding layers"] += empty * needed * pages.groups[0].page.page_bytes
+            empty = slots - _layers(counts)
+            terms[PADDING_LAYERS] += empty * needed * pages.groups[0].page.page_bytes
     return tuple(Overhead(term, size) for term, size in terms.items() if size)
 
 

@@ -7,6 +7,8 @@ Source: vLLM 0.32 and 0.33, `vllm/v1/core/kv_cache_utils.py` and `vllm/v1/kv_cac
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -29,7 +31,7 @@ class Page:
     tokens: tokens per block (for a state: the tokens between two saved copies).
     used_bytes: bytes the layer writes; page_bytes: bytes set aside for them.
     entry_bytes: bytes per token, 0 for a state.
-    draft: whether the layer belongs to the drafter of speculative decoding.
+    state_bytes: bytes of one state without what speculative decoding adds, 0 for attention.
     """
 
     kind: LayerKind
@@ -39,7 +41,6 @@ class Page:
     entry_bytes: int
     window: int | None = None
     state_bytes: int = 0
-    draft: bool = False
 
     def tokens_held(self, length: int, in_flight: int) -> int:
         """Tokens of a sequence of `length` that this layer may hold at once."""
@@ -47,9 +48,19 @@ class Page:
             return min((self.window or 0) - 1 + in_flight, length)
         if self.kind is LayerKind.CHUNKED:
             return min((self.window or 0) + in_flight, length)
+        return self.tokens_needed(length)
+
+    def tokens_needed(self, length: int) -> int:
+        """Tokens of a sequence of `length` that the layer itself reads again."""
         if self.kind is LayerKind.CROSS_ATTENTION:
             return self.window or 0
-        return length
+        return length if self.window is None else min(self.window, length)
+
+    def bytes_needed(self, length: int) -> int:
+        """Bytes the architecture needs in this layer for one sequence."""
+        if self.kind is LayerKind.RECURRENT:
+            return self.state_bytes
+        return self.tokens_needed(length) * self.entry_bytes
 
     def blocks(self, length: int, in_flight: int, state_blocks: int) -> int:
         """Blocks one request of `length` tokens may take in a group of such layers."""
@@ -59,30 +70,49 @@ class Page:
         return whole + (1 if self.kind is LayerKind.SLIDING_WINDOW else 0)
 
 
+Part = tuple[Page, tuple[int, ...]]
+"""A page and the positions, in order, of the layers that have it."""
+
+
 @dataclass(frozen=True)
 class PageGroup:
-    """Layers that share one block table. `layers` pairs each layer's position with its page."""
+    """Layers that share one block table."""
 
-    layers: tuple[tuple[int, Page], ...]
+    parts: tuple[Part, ...]
 
     @property
     def page(self) -> Page:
-        return self.layers[0][1]
+        return self.parts[0][0]
 
     @property
     def kinds(self) -> tuple[LayerKind, ...]:
-        return tuple(dict.fromkeys(page.kind for _, page in self.layers))
+        return tuple(dict.fromkeys(page.kind for page, _ in self.parts))
+
+    @property
+    def num_layers(self) -> int:
+        return sum(len(positions) for _, positions in self.parts)
+
+    def counts(self, start: float = 0, stop: float = math.inf) -> list[tuple[Page, int]]:
+        """How many layers have each page, of those in positions start … stop − 1."""
+        return [
+            (page, bisect_left(positions, stop) - bisect_left(positions, start))
+            for page, positions in self.parts
+        ]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """All groups of a model. `mixed` groups hold pages of different sizes side by side."""
+    """All groups of a model. `mixed` groups hold pages of different sizes side by side.
+
+    padding: (padding layers, real layers) for each kind of layer that does not come out even.
+    first_draft: positions from here on belong to the drafter of speculative decoding.
+    """
 
     groups: tuple[PageGroup, ...]
     group_size: int
     mixed: bool
+    first_draft: int
     padding: tuple[tuple[int, int], ...] = ()
-    """(padding layers, real layers) for each kind of layer that does not come out even."""
 
 
 def layout(
@@ -106,93 +136,60 @@ def layout(
             f"{a.name or 'This model'} compresses several tokens into one entry; vLLM packs that "
             "in a layout of its own, which is not modelled. See what the architecture needs."
         )
-    pages = _attention_pages(layers, fmt, tensor_parallel, block_size)
-    pages = _with_states(layers, pages, tensor_parallel, block_size, speculative_tokens)
-    if not any(page.kind is not LayerKind.RECURRENT for _, page in pages):
-        pages = [(i, replace(page, tokens=max(1, max_model_len))) for i, page in pages]
-    if speculative_tokens:
-        if a.draft_layers > MOST_DRAFT_LAYERS:
-            raise PlanError(f"A drafter of {a.draft_layers:,} layers is no drafter.")
-        pages += _draft_pages(pages, a)
-    if _one_kind(page for _, page in pages):
-        return Layout((PageGroup(tuple(pages)),), len(pages), mixed=True)
-    return _grouped(_unified(pages))
+    parts = _parts(layers, fmt, tensor_parallel, block_size, speculative_tokens)
+    if all(page.kind is LayerKind.RECURRENT for page, _ in parts):
+        parts = [(replace(page, tokens=max(1, max_model_len)), ids) for page, ids in parts]
+    first_draft = max(a.num_layers, 1 + max(positions[-1] for _, positions in parts))
+    if speculative_tokens and a.draft_layers:
+        parts = _with_drafter(parts, a.draft_layers, first_draft)
+    if _one_kind(page for page, _ in parts):
+        group = PageGroup(tuple(parts))
+        return Layout((group,), group.num_layers, mixed=True, first_draft=first_draft)
+    return _grouped(_unified(parts), first_draft)
+
+
+def _parts(
+    layers: list[LayerGroup],
+    fmt: KVFormat,
+    tensor_parallel: int,
+    block_size: int,
+    speculative_tokens: int,
+) -> list[Part]:
+    """One part per layer group; attention blocks grow until a page is no smaller than a state."""
+    attention = [group for group in layers if group.kind is not LayerKind.RECURRENT]
+    states = [group for group in layers if group.kind is LayerKind.RECURRENT]
+    entries = [entry_bytes(group, fmt, tensor_parallel) for group in attention]
+    sizes = [group.state_bytes(tensor_parallel, speculative_tokens) for group in states]
+    tokens, state_page = block_size, max(sizes, default=0)
+    if states and attention:
+        step, per_token = max(STATE_ALIGNMENT, block_size), max(entries)
+        tokens = max(block_size, step * ceil_div(state_page, step * per_token))
+        state_page = tokens * per_token
+    parts: list[Part] = []
+    for group, entry in zip(attention, entries, strict=True):
+        page = Page(group.kind, tokens, tokens * entry, tokens * entry, entry, group.window)
+        parts.append((page, _positions(group)))
+    for group, size in zip(states, sizes, strict=True):
+        own = group.state_bytes(tensor_parallel)
+        page = Page(LayerKind.RECURRENT, tokens, size, state_page, 0, state_bytes=own)
+        parts.append((page, _positions(group)))
+    return parts
 
 
 def _positions(group: LayerGroup) -> tuple[int, ...]:
     return group.layer_ids or tuple(range(group.count))
 
 
-def _attention_pages(
-    layers: list[LayerGroup], fmt: KVFormat, tensor_parallel: int, block_size: int
-) -> list[tuple[int, Page]]:
-    pages = []
-    for group in layers:
-        if group.kind is LayerKind.RECURRENT:
-            continue
-        entry = entry_bytes(group, fmt, tensor_parallel)
-        size = block_size * entry
-        page = Page(group.kind, block_size, size, size, entry, group.window)
-        pages += [(position, page) for position in _positions(group)]
-    return sorted(pages, key=lambda item: item[0])
-
-
-def _with_states(
-    layers: list[LayerGroup],
-    attention: list[tuple[int, Page]],
-    tensor_parallel: int,
-    block_size: int,
-    speculative_tokens: int,
-) -> list[tuple[int, Page]]:
-    """Add state layers; attention blocks grow until their page is no smaller than a state."""
-    states = [group for group in layers if group.kind is LayerKind.RECURRENT]
-    if not states:
-        return attention
-    sizes = {
-        id(group): group.state_bytes(tensor_parallel, extra_depth=speculative_tokens)
-        for group in states
-    }
-    largest = max(sizes.values())
-    tokens, page_bytes = block_size, largest
-    if attention:
-        per_token = max(page.entry_bytes for _, page in attention)
-        step = max(STATE_ALIGNMENT, block_size)
-        tokens = max(block_size, step * ceil_div(largest, step * per_token))
-        page_bytes = tokens * per_token
-    widened = [
-        (
-            position,
-            replace(
-                page,
-                tokens=tokens,
-                used_bytes=tokens * page.entry_bytes,
-                page_bytes=tokens * page.entry_bytes,
-            ),
-        )
-        for position, page in attention
-    ]
-    for group in states:
-        page = Page(
-            LayerKind.RECURRENT,
-            tokens,
-            sizes[id(group)],
-            page_bytes,
-            0,
-            state_bytes=group.state_bytes(tensor_parallel),
-        )
-        widened += [(position, page) for position in _positions(group)]
-    return sorted(widened, key=lambda item: item[0])
-
-
-def _draft_pages(pages: list[tuple[int, Page]], a: Architecture) -> list[tuple[int, Page]]:
-    """The drafter's own attention layers (multi-token prediction), laid out like the model's."""
-    models = dict.fromkeys(page for _, page in pages if page.kind in FULL_KINDS)
-    first = a.num_layers or 1 + max(position for position, _ in pages)
-    last_of_kind = {page.kind: page for page in models}
+def _with_drafter(parts: list[Part], draft_layers: int, first: int) -> list[Part]:
+    """Add the drafter's own attention layers (multi-token prediction), like the model's last."""
+    if draft_layers > MOST_DRAFT_LAYERS:
+        raise PlanError(f"A drafter of {draft_layers:,} layers is no drafter.")
+    last_of_kind = {page.kind: i for i, (page, _) in enumerate(parts) if page.kind in FULL_KINDS}
+    extra = tuple(range(first, first + draft_layers))
+    chosen = set(last_of_kind.values())
     return [
-        (first + i, replace(page, draft=True))
-        for i in range(a.draft_layers)
-        for page in last_of_kind.values()
+        (page, positions + extra if i in chosen else positions)
+        for i, (page, positions) in enumerate(parts)
     ]
 
 
@@ -202,13 +199,12 @@ def _one_kind(pages: Iterable[Page]) -> bool:
         (LayerKind.FULL if page.kind in FULL_KINDS else page.kind, page.window, page.tokens)
         for page in pages
     }
-    kinds = {kind for kind, _, _ in needs}
-    return len(needs) == 1 or (kinds == {LayerKind.FULL} and len({n[2] for n in needs}) == 1)
+    return len(needs) == 1
 
 
-def _unified(pages: list[tuple[int, Page]]) -> list[tuple[int, Page]]:
+def _unified(parts: list[Part]) -> list[Part]:
     """Give every page the largest one's size: by more tokens per block, else by padding."""
-    largest = max(page.page_bytes for _, page in pages)
+    largest = max(page.page_bytes for page, _ in parts)
 
     def grown(page: Page) -> Page:
         if page.kind is LayerKind.RECURRENT or largest % page.page_bytes:
@@ -221,21 +217,20 @@ def _unified(pages: list[tuple[int, Page]]) -> list[tuple[int, Page]]:
             page_bytes=largest,
         )
 
-    return [(position, grown(page)) for position, page in pages]
+    return [(grown(page), positions) for page, positions in parts]
 
 
-def _grouped(pages: list[tuple[int, Page]]) -> Layout:
+def _grouped(parts: list[Part], first_draft: int) -> Layout:
     """Split each kind of layer into groups of one size, taking every n-th layer for a group."""
-    buckets: dict[Page, list[tuple[int, Page]]] = {}
-    for position, page in pages:
-        buckets.setdefault(replace(page, draft=False), []).append((position, page))
-    fewest = min(len(bucket) for bucket in buckets.values())
-    most = max(len(bucket) for bucket in buckets.values())
+    buckets: dict[Page, tuple[int, ...]] = {}
+    for page, positions in sorted(parts, key=lambda part: part[1][0]):
+        buckets[page] = tuple(sorted(buckets.get(page, ()) + positions))
+    fewest, most = min(map(len, buckets.values())), max(map(len, buckets.values()))
     group_size = most if most < fewest * 1.5 else fewest
     groups, padding = [], []
-    for bucket in buckets.values():
-        count = ceil_div(len(bucket), group_size)
-        groups += [PageGroup(tuple(bucket[i::count])) for i in range(count)]
-        if len(bucket) % group_size:
-            padding.append((group_size - len(bucket) % group_size, len(bucket)))
-    return Layout(tuple(groups), group_size, mixed=False, padding=tuple(padding))
+    for page, positions in buckets.items():
+        count = ceil_div(len(positions), group_size)
+        groups += [PageGroup(((page, positions[i::count]),)) for i in range(count)]
+        if len(positions) % group_size:
+            padding.append((group_size - len(positions) % group_size, len(positions)))
+    return Layout(tuple(groups), group_size, False, first_draft, tuple(padding))

@@ -9,12 +9,12 @@ the first change that reproduces the log names the term.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kvcore.architecture import Architecture
 from kvcore.engines import vllm
 from kvcore.engines.common import PlanError, version_tuple
-from kvcore.engines.logs import Reading, VllmLog
+from kvcore.engines.logs import VllmLog
 from kvcore.engines.reconcile.rows import (
     AGREES,
     NOT_LOGGED,
@@ -24,28 +24,30 @@ from kvcore.engines.reconcile.rows import (
     Settings,
     compared,
     summarise,
+    within,
 )
-from kvcore.engines.reconcile.vllm_guesses import Guess, guesses, rank_guesses
+from kvcore.engines.reconcile.vllm_guesses import Guess, guesses
 from kvcore.engines.reconcile.vllm_inputs import (
     Inputs,
     memory_of_ranks,
-    old_meaning,
     rank_bytes,
     settle,
     used,
 )
+from kvcore.engines.reconcile.vllm_search import (
+    PRINTED_CONCURRENCY,
+    PRINTED_GIB,
+    Printed,
+    about,
+    explain,
+    first_candidate,
+    matching_blocks,
+)
 from kvcore.formats import FormatError
 from kvcore.units import GIB, gib
 
-PRINTED_GIB = 0.005
-PRINTED_CONCURRENCY = 0.005
 WORTH_SAYING = 0.01
 NO_MEMORY = "no memory left"
-SEARCH_LIMIT = 4096
-RANK_GAP = 0.10
-"""A pool at most this share below the printed memory may be another rank's minimum."""
-CLOSE_RANK_GAP = 0.02
-"""The same, when the number of ranks had to be guessed as well."""
 
 
 def compare(log: VllmLog, a: Architecture, settings: Settings) -> Reconciliation:
@@ -112,7 +114,7 @@ def _budget_rows(log: VllmLog, inputs: Inputs, memory: list[float] | None) -> It
     term, words = UNEXPLAINED, f"{arithmetic} = {predicted:.2f} GiB."
     if logged is not None and graphs:
         other = share - parts - (0.0 if counted else graphs)
-        if abs(other - logged) <= tolerance:
+        if within(other, logged, tolerance):
             term = "CUDA graphs"
             words += (
                 f" The log matches if {graphs:.2f} GiB of CUDA graphs are "
@@ -149,18 +151,18 @@ def _pool(
     log: VllmLog, inputs: Inputs, memory: list[float] | None
 ) -> tuple[list[Row], vllm.Plan | None]:
     """Rows for blocks, tokens and concurrency, and the plan they were predicted with."""
-    logged = _Logged.of(log)
+    logged = Printed.of(log)
     if memory is None:
         return _without_memory(inputs, logged)
     if min(memory) <= 0:
         words = f"{min(memory):.2f} GiB is left for the cache, so vLLM stops here."
         return [Row("Blocks", 0, logged.blocks, "blocks", 0, NO_MEMORY, words)], None
     middle = inputs.plan(rank_bytes(memory, inputs))
-    found = _matching_blocks(inputs, memory, logged)
+    found = matching_blocks(inputs, memory, logged)
     if found is not None:
         best = inputs.plan(rank_bytes(memory, inputs), num_blocks=found)
         return _three_rows(best, logged, AGREES, _exact_words(best, middle)), best
-    guess, blocks = _explain(inputs, memory, logged)
+    guess, blocks = explain(inputs, memory, logged)
     if guess is None:
         words = (
             f"{min(memory):.2f} GiB in blocks of {middle.bytes_per_block:,} bytes are "
@@ -171,77 +173,7 @@ def _pool(
     return _three_rows(middle, logged, guess.term, words), middle
 
 
-@dataclass(frozen=True)
-class _Logged:
-    """The pool as printed: any of the three may be missing."""
-
-    blocks: int | None
-    tokens: int | None
-    concurrency: float | None
-
-    @classmethod
-    def of(cls, log: VllmLog) -> _Logged:
-        def least(readings: list[Reading]) -> float | None:
-            return min((reading.value for reading in readings), default=None)
-
-        blocks, tokens = least(log.blocks), least(log.tokens)
-        if blocks is None:
-            blocks = log.state_blocks
-        return cls(
-            None if blocks is None else int(blocks),
-            None if tokens is None else int(tokens),
-            least(log.concurrency),
-        )
-
-    @property
-    def empty(self) -> bool:
-        return self.blocks is None and self.tokens is None and self.concurrency is None
-
-    def fits(self, p: vllm.Plan) -> bool:
-        if self.blocks is not None and self.blocks != p.num_blocks:
-            return False
-        if self.tokens is not None and self.tokens != p.kv_cache_tokens:
-            return False
-        return self.concurrency is None or (
-            abs(self.concurrency - p.max_concurrency) <= PRINTED_CONCURRENCY + 1e-9
-        )
-
-
-def _matching_blocks(
-    inputs: Inputs, memory: list[float], logged: _Logged, scale: float = 1.0
-) -> int | None:
-    """A block count that the printed memory allows and that gives exactly the printed figures."""
-    low = inputs.plan(rank_bytes(memory, inputs, -PRINTED_GIB, scale)).num_blocks
-    high = inputs.plan(rank_bytes(memory, inputs, PRINTED_GIB, scale)).num_blocks
-    if logged.empty:
-        return inputs.plan(rank_bytes(memory, inputs, 0, scale)).num_blocks
-    return next((n for n in _candidates(inputs, logged) if low <= n <= high), None)
-
-
-def _candidates(inputs: Inputs, logged: _Logged) -> Iterator[int]:
-    """Block counts that give the printed figures, whatever the memory."""
-    if logged.blocks is not None:
-        guesses = [logged.blocks]
-    else:
-        one = inputs.plan(None, num_blocks=1)
-        if logged.tokens is not None and old_meaning(inputs):
-            first = logged.tokens // one.block_size * len(one.groups)
-            guesses = list(range(first, first + min(len(one.groups), SEARCH_LIMIT)))
-        elif logged.tokens is not None:
-            about = logged.tokens * one.blocks_per_request / inputs.max_model_len
-            guesses = list(range(max(0, int(about) - 1), int(about) + 3))
-        elif logged.concurrency is not None:
-            low = int((logged.concurrency - PRINTED_CONCURRENCY) * one.blocks_per_request)
-            high = int((logged.concurrency + PRINTED_CONCURRENCY) * one.blocks_per_request) + 1
-            guesses = list(range(max(0, low), min(high, low + SEARCH_LIMIT) + 1))
-        else:
-            return
-    for count in guesses:
-        if logged.fits(inputs.plan(None, num_blocks=count)):
-            yield count
-
-
-def _three_rows(p: vllm.Plan, logged: _Logged, term: str, words: str) -> list[Row]:
+def _three_rows(p: vllm.Plan, logged: Printed, term: str, words: str) -> list[Row]:
     old = version_tuple(p.version) < vllm.CONCURRENCY_TOKENS_SINCE and len(p.groups) > 1
     note = " Up to 0.20 tokens were counted as blocks ÷ groups × block size." if old else ""
     return [
@@ -270,11 +202,11 @@ def _exact_words(best: vllm.Plan, middle: vllm.Plan) -> str:
     return f"{words} Beyond its need a request reserves: {over}." if over else words
 
 
-def _without_memory(inputs: Inputs, logged: _Logged) -> tuple[list[Row], vllm.Plan | None]:
+def _without_memory(inputs: Inputs, logged: Printed) -> tuple[list[Row], vllm.Plan | None]:
     """No memory printed: the figures can still be checked against each other."""
     if logged.empty:
         return [], None
-    found = _first_candidate(inputs, logged)
+    found = first_candidate(inputs, logged)
     if found is not None:
         p = inputs.plan(None, num_blocks=found)
         words = (
@@ -286,83 +218,14 @@ def _without_memory(inputs: Inputs, logged: _Logged) -> tuple[list[Row], vllm.Pl
         )
         return [*_three_rows(p, logged, AGREES, words), memory], p
     for guess in guesses(inputs):
-        found = _first_candidate(guess.inputs, logged)
+        found = first_candidate(guess.inputs, logged)
         if found is not None:
             stated = inputs.plan(None, num_blocks=found)
             explained = guess.inputs.plan(None, num_blocks=found)
             return _three_rows(stated, logged, guess.term, guess.sentence), explained
-    p = inputs.plan(None, num_blocks=_about(inputs, logged))
+    p = inputs.plan(None, num_blocks=about(inputs, logged))
     words = "The printed figures do not belong together for this model and length."
     return _three_rows(p, logged, UNEXPLAINED, words), p
-
-
-def _about(inputs: Inputs, logged: _Logged) -> int:
-    """A block count near the printed tokens, when none fits them exactly."""
-    one = inputs.plan(None, num_blocks=1)
-    if logged.blocks is not None:
-        return logged.blocks
-    if logged.tokens is not None:
-        return int(logged.tokens * one.blocks_per_request / inputs.max_model_len)
-    return int((logged.concurrency or 0.0) * one.blocks_per_request)
-
-
-def _first_candidate(inputs: Inputs, logged: _Logged) -> int | None:
-    try:
-        return next(_candidates(inputs, logged), None)
-    except (PlanError, FormatError):
-        return None
-
-
-def _explain(
-    inputs: Inputs, memory: list[float], logged: _Logged
-) -> tuple[Guess | None, int | None]:
-    """The first change that reproduces the log, and the blocks it then has."""
-    for guess in guesses(inputs):
-        try:
-            found = _matching_blocks(guess.inputs, memory, logged, guess.scale)
-        except (PlanError, FormatError):
-            continue
-        if found is not None:
-            return guess, found
-    poorer, found = _rank_minimum(inputs, memory, logged, RANK_GAP)
-    if poorer is not None:
-        return poorer, found
-    for guess in rank_guesses(inputs):
-        poorer, found = _rank_minimum(guess.inputs, memory, logged, CLOSE_RANK_GAP)
-        if poorer is not None:
-            return replace(guess, sentence=f"{guess.sentence} {poorer.sentence}"), found
-    return None, None
-
-
-def _rank_minimum(
-    inputs: Inputs, memory: list[float], logged: _Logged, gap: float
-) -> tuple[Guess | None, int | None]:
-    """The figures hold together, but for less memory than printed: another rank decides."""
-    found = _first_candidate(inputs, logged)
-    if found is None:
-        return None, None
-    p = inputs.plan(None, num_blocks=found)
-    printed = inputs.plan(rank_bytes(memory, inputs))
-    implied = p.pool_bytes / GIB
-    if not printed.num_blocks * (1 - gap) <= found < printed.num_blocks:
-        return None, None
-    several = inputs.tensor_parallel * inputs.pipeline_parallel > 1
-    term = "rank minimum" if several else "less memory than printed"
-    return (
-        Guess(
-            term,
-            inputs,
-            f"The printed {min(memory):.2f} GiB would give {printed.num_blocks:,} blocks, the log "
-            f"has {found:,}: "
-            + (
-                f"another rank has only about {implied:.2f} GiB, and the pool is the minimum over "
-                "ranks."
-                if several
-                else f"{implied:.2f} GiB were used."
-            ),
-        ),
-        found,
-    )
 
 
 def _block_size_row(log: VllmLog, inputs: Inputs, shape: vllm.Plan) -> Row:
@@ -405,7 +268,7 @@ def _request_rows(log: VllmLog, inputs: Inputs) -> Iterator[Row]:
     own = asked.a.cache_bytes(asked.max_model_len, asked.kv_format, asked.tensor_parallel) / GIB
     words = f"The architecture alone needs {own:.3f} GiB for {length:,} tokens."
     term, sentence = _first_fit(guesses(asked), needed, log.needed_gib)
-    agrees = predicted is not None and abs(predicted - log.needed_gib) <= PRINTED_GIB
+    agrees = within(predicted, log.needed_gib, PRINTED_GIB)
     yield compared(
         f"One request of {length:,} tokens",
         predicted,
@@ -424,7 +287,7 @@ def _first_fit(
         if guess.scale != 1.0 or guess.term == "version meaning":
             continue
         value = measure(guess.inputs)
-        if value is not None and abs(value - logged) <= PRINTED_GIB:
+        if within(value, logged, PRINTED_GIB):
             return guess.term, guess.sentence
     return UNEXPLAINED, "No single setting tried here gives the logged amount."
 
