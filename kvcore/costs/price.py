@@ -8,7 +8,7 @@ no price for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -94,13 +94,11 @@ def price_counts(counts: TokenCounts, at_these: Rates) -> Cost:
         )
     notes = [*at_these.notes, *counts.notes]
     try:
-        paid = _by_class(flat, counts.usage(), counts)
-        uncached = _by_class(flat, counts.usage(cached=False), counts)
+        paid, uncached = _paid_and_uncached(flat, counts)
     except ValueError:
-        plain = _as_text(counts)
-        paid = _by_class(flat, plain.usage(), plain)
-        uncached = _by_class(flat, plain.usage(cached=False), plain)
-        notes.append("Which kinds of input were cached is not said: all were priced as text.")
+        counts = _kinds_guessed(counts)
+        paid, uncached = _paid_and_uncached(flat, counts)
+        notes.append(_TEXT_FIRST)
     if counts.cache_read and not at_these.has_read_price:
         notes.append("No price for cached tokens is published: they were charged as fresh input.")
     if counts.output and "output_mtok" not in flat:
@@ -114,34 +112,50 @@ def price_counts(counts: TokenCounts, at_these: Rates) -> Cost:
     )
 
 
-def _as_text(counts: TokenCounts) -> TokenCounts:
-    """The same record without its kinds of input, after the counts themselves proved sound."""
-    kept = {
-        key: value
-        for key, value in counts.details.items()
-        if key.startswith("output_") or not key.endswith("_tokens")
-    }
-    _check_outputs(counts)
-    return TokenCounts(
-        fresh=counts.fresh,
-        cache_read=counts.cache_read,
-        cache_write_short=counts.cache_write_short,
-        cache_write_long=counts.cache_write_long,
-        output=counts.output,
-        details=kept,
-        requests=counts.requests,
-        prompt_tokens=counts.prompt_tokens,
-    )
+def _paid_and_uncached(
+    flat: Mapping[str, Decimal], counts: TokenCounts
+) -> tuple[dict[str, Decimal], dict[str, Decimal]]:
+    paid = _by_class(flat, counts.usage(), counts)
+    return paid, _by_class(flat, counts.usage(cached=False), counts)
 
 
-def _check_outputs(counts: TokenCounts) -> None:
-    for key, value in counts.details.items():
-        whole = counts.output if key.startswith("output_") else counts.input
-        if key.endswith("_tokens") and value > whole:
+_KINDS = ("audio", "image", "video")
+
+
+_TEXT_FIRST = "Which kinds of input were cached is not said: text was taken to be cached first."
+
+
+def _kinds_guessed(counts: TokenCounts) -> TokenCounts:
+    """The record with a guess at which kinds of input were cached: text first.
+
+    Raises UsageError where the kinds are more than the input they are part of.
+    """
+    details = dict(counts.details)
+    kinds = {kind: details.get(f"input_{kind}_tokens", 0) for kind in _KINDS}
+    text = counts.input - sum(kinds.values())
+    if text < 0:
+        raise UsageError(
+            f"{sum(kinds.values()):,} audio, image and video tokens are more than the "
+            f"{counts.input:,} input tokens they are part of."
+        )
+    for key, value in details.items():
+        if key.startswith("output_") and value > counts.output:
             raise UsageError(
-                f"{value:,} {key.replace('_', ' ')} are more than the {whole:,} tokens "
-                "they are part of."
+                f"{value:,} {key.replace('_', ' ')} are more than the {counts.output:,} tokens of "
+                "the whole answer."
             )
+    if any(f"cache_{kind}_read_tokens" in details for kind in _KINDS):
+        raise UsageError(
+            "The kinds of input that are said to come from the cache do not fit the input and the "
+            "cached tokens they are part of."
+        )
+    left = max(0, counts.cache_read - text)
+    for kind, tokens in kinds.items():
+        cached = min(left, tokens)
+        left -= cached
+        details[f"cache_{kind}_read_tokens"] = cached
+        details[f"cache_{kind}_write_tokens"] = 0
+    return replace(counts, details=details)
 
 
 def _by_class(flat: Mapping[str, Decimal], usage: Usage, counts: TokenCounts) -> dict[str, Decimal]:

@@ -86,7 +86,9 @@ class TokenCounts:
             values["cache_read_tokens"] = self.cache_read
             values["cache_write_tokens"] = self.cache_write
             values["cache_write_1h_tokens"] = self.cache_write_long
-        return Usage(**{key: value for key, value in values.items() if value})
+        return Usage(
+            **{key: value for key, value in values.items() if value or key in self.details}
+        )
 
 
 @dataclass(frozen=True)
@@ -456,15 +458,18 @@ def _openai_writes(usage: Mapping[str, Any], inside: Mapping[str, Any]) -> tuple
 
 
 def _openai_details(inside: Mapping[str, Any], outside: Mapping[str, Any]) -> dict[str, int]:
-    return _details(
+    cached = _at(inside, "cached_tokens_details")
+    details = _details(
         input_audio_tokens=_tokens(inside, "audio_tokens"),
         input_image_tokens=_tokens(inside, "image_tokens"),
-        cache_audio_read_tokens=_tokens(inside, "cached_tokens_details.audio_tokens"),
-        cache_image_read_tokens=_tokens(inside, "cached_tokens_details.image_tokens"),
         output_audio_tokens=_tokens(outside, "audio_tokens"),
         output_image_tokens=_tokens(outside, "image_tokens"),
         output_reasoning_tokens=_tokens(outside, "reasoning_tokens"),
     )
+    if isinstance(cached, Mapping):
+        details["cache_audio_read_tokens"] = _tokens(cached, "audio_tokens")
+        details["cache_image_read_tokens"] = _tokens(cached, "image_tokens")
+    return details
 
 
 def _is_chat(usage: Mapping[str, Any]) -> bool:
@@ -550,16 +555,23 @@ def _openai_report(usage: Mapping[str, Any], hints: _Hints) -> TokenCounts:
         short,
         long,
         _tokens(usage, "output_tokens"),
-        details=_details(
-            input_audio_tokens=_tokens(usage, "input_audio_tokens"),
-            input_image_tokens=_tokens(usage, "input_image_tokens"),
-            cache_audio_read_tokens=_tokens(usage, "input_cached_audio_tokens"),
-            cache_image_read_tokens=_tokens(usage, "input_cached_image_tokens"),
-            output_audio_tokens=_tokens(usage, "output_audio_tokens"),
-            output_image_tokens=_tokens(usage, "output_image_tokens"),
-        ),
+        details=_openai_report_details(usage),
         requests=requests,
     )
+
+
+def _openai_report_details(usage: Mapping[str, Any]) -> dict[str, int]:
+    details = _details(
+        input_audio_tokens=_tokens(usage, "input_audio_tokens"),
+        input_image_tokens=_tokens(usage, "input_image_tokens"),
+        output_audio_tokens=_tokens(usage, "output_audio_tokens"),
+        output_image_tokens=_tokens(usage, "output_image_tokens"),
+    )
+    for kind in ("audio", "image"):
+        if _has(usage, f"input_cached_{kind}_tokens"):
+            tokens = _tokens(usage, f"input_cached_{kind}_tokens")
+            details[f"cache_{kind}_read_tokens"] = tokens
+    return details
 
 
 def _report_writes(usage: Mapping[str, Any]) -> tuple[int, int]:
@@ -595,7 +607,7 @@ def _gemini(usage: Mapping[str, Any], hints: _Hints) -> TokenCounts:
         _tokens(usage, "candidatesTokenCount") + thoughts,
         details={
             **_modalities(usage.get("promptTokensDetails"), "input_{}_tokens"),
-            **_modalities(usage.get("cacheTokensDetails"), "cache_{}_read_tokens"),
+            **_cached_modalities(usage.get("cacheTokensDetails")),
             **_modalities(usage.get("candidatesTokensDetails"), "output_{}_tokens"),
             **_details(output_reasoning_tokens=thoughts, input_tool_tokens=tool),
         },
@@ -621,6 +633,14 @@ def _modalities(entries: Any, key: str) -> dict[str, int]:
             tokens = whole(entry.get("tokenCount", entry.get("token_count")), "tokenCount")
             counts[key.format(name)] = counts.get(key.format(name), 0) + tokens
     return {name: value for name, value in counts.items() if value}
+
+
+def _cached_modalities(entries: Any) -> dict[str, int]:
+    """What was cached by kind; a kind that a given list leaves out was not cached."""
+    if not isinstance(entries, list | tuple) or not entries:
+        return {}
+    none = {f"cache_{kind}_read_tokens": 0 for kind in ("audio", "image", "video")}
+    return none | _modalities(entries, "cache_{}_read_tokens")
 
 
 # Bedrock Converse: disjoint counts, except that OpenAI models have been seen to include.

@@ -441,7 +441,7 @@ def test_anthropic_records_equal_the_engine_for_any_counts(fresh, read, short, l
     assert cost.uncached == engine_total(model, provider, uncached, NOW)
 
 
-def test_kinds_of_input_that_do_not_add_up_are_priced_as_text_and_say_so():
+def test_kinds_of_input_whose_caching_is_not_said_are_taken_text_first_and_say_so():
     record = {
         "promptTokenCount": 1000,
         "cachedContentTokenCount": 900,
@@ -449,5 +449,85 @@ def test_kinds_of_input_that_do_not_add_up_are_priced_as_text_and_say_so():
         "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 500}],
     }
     cost = price(record, model="gemini-2.5-flash", provider="google", at=NOW)
-    assert cost.total == (100 * Decimal("0.3") + 900 * Decimal("0.03")) / 1_000_000
-    assert any("as text" in note for note in cost.notes)
+    expected = 500 * Decimal("0.03") + 400 * Decimal("0.1") + 100 * Decimal(1)
+    assert cost.total == expected / 1_000_000
+    assert any("text was taken" in note for note in cost.notes)
+
+
+def test_cached_text_is_not_charged_as_cached_images():
+    """langfuse#14123: $1.25 and $2.00 a million on an image model."""
+    record = {
+        "input_tokens": 3_000_000,
+        "output_tokens": 0,
+        "input_tokens_details": {
+            "text_tokens": 1_000_000,
+            "image_tokens": 2_000_000,
+            "cached_tokens": 1_500_000,
+            "cached_tokens_details": {"text_tokens": 1_000_000, "image_tokens": 500_000},
+        },
+    }
+    cost = price(record, model="gpt-image-2", provider="openai", at=NOW)
+    assert cost.cache_read == Decimal("1.25") + Decimal("2") / 2
+    assert cost.fresh == Decimal("1.5") * 8
+    text_only = {"text_tokens": 1_000_000, "image_tokens": 0}
+    record["input_tokens_details"]["cached_tokens_details"] = text_only
+    record["input_tokens_details"]["cached_tokens"] = 1_000_000
+    cost = price(record, model="gpt-image-2", provider="openai", at=NOW)
+    assert (cost.cache_read, cost.fresh) == (Decimal("1.25"), Decimal(16))
+    assert cost.notes == ()
+
+
+def test_kinds_that_are_more_than_the_input_are_refused():
+    record = {
+        "promptTokenCount": 10,
+        "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 11}],
+    }
+    with pytest.raises(UsageError, match="more than the 10 input tokens"):
+        price(record, model="gemini-2.5-flash", provider="google", at=NOW)
+    record = {"prompt_tokens": 1, "completion_tokens_details": {"audio_tokens": 5}}
+    with pytest.raises(UsageError, match="whole answer"):
+        price(record, model="gpt-realtime", provider="openai", at=NOW)
+
+
+@given(
+    total=st.integers(0, 10**5),
+    cached=st.integers(0, 10**5),
+    audio=st.integers(0, 10**5),
+    cached_audio=st.integers(0, 10**5),
+    name=st.sampled_from(["gemini-2.5-flash", "gemini-3.8-flash", "gemini-2.5-pro"]),
+)
+@settings(max_examples=80, deadline=None)
+def test_gemini_audio_equals_the_engine_or_is_refused_by_both(
+    total, cached, audio, cached_audio, name
+):
+    record = {
+        "promptTokenCount": total,
+        "cachedContentTokenCount": cached,
+        "candidatesTokenCount": 3,
+        "promptTokensDetails": [
+            {"modality": "AUDIO", "tokenCount": audio},
+            {"modality": "TEXT", "tokenCount": max(0, total - audio)},
+        ],
+        "cacheTokensDetails": [
+            {"modality": "AUDIO", "tokenCount": cached_audio},
+            {"modality": "TEXT", "tokenCount": max(0, cached - cached_audio)},
+        ],
+    }
+    provider, model = find(name, "google")
+    usage = {
+        "input_tokens": total,
+        "cache_read_tokens": cached,
+        "input_audio_tokens": audio,
+        "cache_audio_read_tokens": cached_audio,
+        "output_tokens": 3,
+    }
+    try:
+        expected = engine_total(model, provider, usage, NOW)
+    except ValueError:
+        expected = None
+    try:
+        cost = price(record, model=name, provider="google", at=NOW)
+    except UsageError:
+        assert expected is None or cached > total
+        return
+    assert cost.total == expected
