@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvcore.decoding.threads import import_torch, use_threads
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -276,9 +278,10 @@ def measure(
             f"This measurement needs {needed / 2**30:.1f} GiB; the limit here is "
             f"{MEASUREMENT_LIMIT_BYTES / 2**30:.0f} GiB. Lower the batch or the context."
         )
+    import_torch()
     import torch
 
-    torch.set_num_threads(threads)
+    use_threads(threads)
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*size: int) -> Tensor:

@@ -60,12 +60,14 @@ class Quantised:
 def quantise(x: Tensor, fmt: str | KVFormat) -> Quantised:
     """Store `x` [..., heads, head_dim] in a format.
 
-    Raises FormatError for an unknown format, or a tensor that holds infinities or NaN, or one too
-    large for the scale of the format.
+    Raises FormatError for an unknown format, or a tensor that has no head axis, is empty, holds
+    infinities or NaN, or is too large for the scale of the format.
     """
     import torch
 
     found = find_format(fmt)
+    if x.dim() < 2 or not x.numel():
+        raise FormatError(f"Give keys or values as [..., heads, head_dim], not {list(x.shape)}.")
     if not torch.isfinite(x).all():
         raise FormatError("Only finite keys and values can be quantised; this tensor has others.")
     blocks = _to_blocks(x.float(), found)
@@ -102,7 +104,7 @@ def _block_size(fmt: KVFormat, width: int) -> int:
 
 def _to_blocks(x: Tensor, fmt: KVFormat) -> Tensor:
     """[blocks, elements]; the last block of a row is filled up with its last element."""
-    rows = x.flatten(-2).flatten(0, -2) if fmt.whole_row else x.flatten(0, -2)
+    rows = x.reshape(-1, x.shape[-1] * x.shape[-2] if fmt.whole_row else x.shape[-1])
     size = _block_size(fmt, rows.shape[-1])
     missing = -rows.shape[-1] % size
     if missing:
