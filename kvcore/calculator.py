@@ -1,0 +1,355 @@
+"""What the calculator page shows: frames for its charts and tables, and the arithmetic in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from kvcore.architecture import Architecture, FieldSource, LayerGroup, LayerKind
+from kvcore.capacity import Deployment, Users, memory_shares, users_at, users_with_prefix
+from kvcore.engines.conformance import Result
+from kvcore.engines.logs import LogError, known_figures, read_log
+from kvcore.engines.reconcile import Row
+from kvcore.formats import KVFormat, Scaling
+from kvcore.units import GIB, gb, gib
+
+POINTS = 48
+"""Lengths along the axis of a chart, besides those where a line bends."""
+
+KIND_NAMES = {
+    LayerKind.FULL: "Full attention",
+    LayerKind.SLIDING_WINDOW: "Sliding window",
+    LayerKind.CHUNKED: "Chunked attention",
+    LayerKind.LATENT: "Latent attention",
+    LayerKind.SPARSE_INDEX: "Sparse-attention index",
+    LayerKind.RECURRENT: "Recurrent state",
+    LayerKind.SHARED: "Shares another layer's cache",
+    LayerKind.CROSS_ATTENTION: "Cross-attention",
+    LayerKind.NONE: "Keeps nothing",
+}
+
+FIELD_NAMES = {
+    "schedule": "which layers",
+    "num_kv_heads": "KV heads",
+    "head_dim": "head dimension",
+    "value_head_dim": "value dimension",
+    "window": "tokens kept",
+    "latent_rank": "latent rank",
+    "rope_dim": "rotary part",
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model on the page: what it keeps, and its weights where they are known.
+
+    origin: where its numbers come from, a sentence.
+    """
+
+    architecture: Architecture
+    parameters: int | None = None
+    active_parameters: int | None = None
+    origin: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.architecture.name
+
+
+def sample_points(architectures: Iterable[Architecture], longest: int, here: int) -> list[int]:
+    """Lengths to draw: spread evenly in ratio, and every length at which a line bends."""
+    longest = max(longest, here, 2)
+    step = longest ** (1 / POINTS)
+    points = {min(longest, round(step**i)) for i in range(POINTS + 1)}
+    points |= {longest * i // POINTS for i in range(1, POINTS + 1)}
+    bends = {
+        group.window
+        for architecture in architectures
+        for group in architecture.layers
+        if group.window and group.kind is not LayerKind.CROSS_ATTENTION
+    }
+    points |= {bend for bend in bends if bend < longest} | {1, here, longest}
+    return sorted(point for point in points if point >= 1)
+
+
+def memory_frame(
+    subjects: Sequence[Subject], longest: int, here: int, kv_format: str, tensor_parallel: int = 1
+) -> pd.DataFrame:
+    """Cache of one request against its length.
+
+    Columns: model, tokens, gib and low (equal unless the config leaves a range), here (whether this
+    is the length chosen).
+    """
+    points = sample_points((each.architecture for each in subjects), longest, here)
+    rows = []
+    for subject in subjects:
+        for tokens in points:
+            bounds = subject.architecture.cache_range(tokens, kv_format, tensor_parallel)
+            rows.append((subject.name, tokens, bounds.high / GIB, bounds.low / GIB, tokens == here))
+    return pd.DataFrame(rows, columns=["model", "tokens", "gib", "low", "here"])
+
+
+OWN_CACHE, SHARED_PREFIX = "Each with a cache of its own", "With the shared prefix stored once"
+
+
+def users_frame(
+    deployment: Deployment, longest: int, here: int, shared_prefix: int = 0
+) -> pd.DataFrame:
+    """Users who fit against the length each holds. Columns: tokens, users, series, here."""
+    rows = []
+    for tokens in sample_points((deployment.architecture,), longest, here):
+        rows.append((tokens, users_at(deployment, tokens).total, OWN_CACHE, tokens == here))
+        if shared_prefix and tokens > shared_prefix:
+            shared = users_with_prefix(deployment, tokens, shared_prefix).total
+            rows.append((tokens, shared, SHARED_PREFIX, tokens == here))
+    return pd.DataFrame(rows, columns=["tokens", "users", "series", "here"])
+
+
+def shares_frame(deployment: Deployment, users: int, tokens: int) -> pd.DataFrame:
+    """Where the memory of the fullest GPU goes. Columns: part, gib, start, label."""
+    rows, start = [], 0.0
+    for share in memory_shares(deployment, users, tokens):
+        size = share.num_bytes / GIB
+        rows.append((share.part, size, start, gib(share.num_bytes)))
+        start += size
+    return pd.DataFrame(rows, columns=["part", "gib", "start", "label"])
+
+
+def layers_frame(
+    architecture: Architecture, tokens: int, kv_format: str, tensor_parallel: int = 1
+) -> pd.DataFrame:
+    """One row for each layer group, on one rank, bytes as whole numbers."""
+    fmt = architecture.storage_format(kv_format)
+    rows = [
+        {
+            "what it keeps": KIND_NAMES[group.kind],
+            "layers": group.count,
+            "KV heads": group.num_kv_heads or None,
+            "key width": group.head_dim or None,
+            "value width": group.value_head_dim or None,
+            "tokens kept": group.window,
+            "bytes a token and layer": group.entry_bytes(fmt, tensor_parallel) or None,
+            "state bytes a layer": group.state_bytes(tensor_parallel) or None,
+            "grows by, bytes a token": group.growth_bytes(fmt, tensor_parallel),
+            f"bytes at {tokens:,} tokens": group.cache_bytes(tokens, fmt, tensor_parallel),
+            "which layers": layer_numbers(group),
+        }
+        for group in architecture.layers
+    ]
+    frame = pd.DataFrame(rows)
+    return frame.astype(
+        {name: "Int64" for name in frame.columns if name not in ("what it keeps", "which layers")}
+    )
+
+
+def layer_numbers(group: LayerGroup) -> str:
+    """The positions of a group's layers, short: 0–31, or 5, 11, 17 …"""
+    ids = group.layer_ids
+    if not ids:
+        return ""
+    if len(ids) > 1 and ids == tuple(range(ids[0], ids[-1] + 1)):
+        return f"{ids[0]}–{ids[-1]}"
+    shown = ", ".join(str(i) for i in ids[:6])
+    return shown if len(ids) <= 6 else f"{shown} … {ids[-1]}"
+
+
+def sources_frame(architecture: Architecture) -> pd.DataFrame:
+    """Where every field came from. Columns: group, field, value, source, detail."""
+    rows = [
+        _source_row(KIND_NAMES[group.kind], each)
+        for group in architecture.layers
+        for each in group.provenance
+    ]
+    used = {row[1:] for row in rows}
+    rows += [
+        row
+        for each in architecture.provenance
+        if (row := _source_row("Model", each))[1:] not in used
+    ]
+    return pd.DataFrame(rows, columns=["group", "field", "value", "source", "where"])
+
+
+def _source_row(group: str, each: FieldSource) -> tuple[str, ...]:
+    name = FIELD_NAMES.get(each.field, each.field.replace("_", " "))
+    return group, name, str(each.value), str(each.source), each.detail
+
+
+def arithmetic(
+    architecture: Architecture, tokens: int, kv_format: str, tensor_parallel: int = 1
+) -> list[str]:
+    """The cache of one request on one rank, a line for each group and one for the sum."""
+    fmt = architecture.storage_format(kv_format)
+    lines = [
+        line
+        for group in architecture.layers
+        if (line := _group_line(group, tokens, fmt, tensor_parallel))
+    ]
+    total = architecture.cache_bytes(tokens, kv_format, tensor_parallel)
+    if len(lines) > 1:
+        lines.append(f"together = {total:,} bytes")
+    lines.append(f"{total:,} ÷ 2³⁰ = {gib(total)} ({gb(total)})")
+    growth = architecture.growth_bytes(kv_format, tensor_parallel)
+    lines.append(f"each further token: {growth:,} bytes ({gib(growth)})")
+    return lines
+
+
+def _group_line(group: LayerGroup, tokens: int, fmt: KVFormat, tensor_parallel: int) -> str:
+    total = group.cache_bytes(tokens, fmt, tensor_parallel)
+    name = KIND_NAMES[group.kind]
+    if group.kind is LayerKind.RECURRENT:
+        each = group.state_bytes(tensor_parallel)
+        return f"{name}: {group.count} layers × {each:,} bytes of state = {total:,} bytes"
+    entries, size = group.entries(tokens), group.entry_bytes(fmt, tensor_parallel)
+    if not size:
+        return ""
+    what = entry_formula(group, fmt, tensor_parallel)
+    return (
+        f"{name}: {_layers(group)} × {what} × {entries:,} {_entries_name(group, tokens)} "
+        f"= {total:,} bytes"
+    )
+
+
+def _layers(group: LayerGroup) -> str:
+    return "1 layer" if group.count == 1 else f"{group.count} layers"
+
+
+def _entries_name(group: LayerGroup, tokens: int) -> str:
+    if group.tokens_per_entry > 1:
+        return f"entries (one per {group.tokens_per_entry} tokens)"
+    if group.kind is LayerKind.CROSS_ATTENTION:
+        return "encoder positions"
+    if group.window and group.window < tokens:
+        return "tokens in the window"
+    return "tokens"
+
+
+def entry_formula(group: LayerGroup, fmt: KVFormat, tensor_parallel: int = 1) -> str:
+    """The bytes of one token in one layer, with its numbers: 2 × 8 heads × 128 × 2 bytes."""
+    size = group.entry_bytes(fmt, tensor_parallel)
+    plain = fmt.scaling in (Scaling.NONE, Scaling.PER_TENSOR) and fmt.bits >= 8
+    element = f"{fmt.bits // 8} byte{'s' if fmt.bits > 8 else ''}"
+    if group.kind is LayerKind.LATENT and plain and fmt.name != "fp8_ds_mla":
+        return f"({group.latent_rank} + {group.rope_dim}) × {element}"
+    grouped = group.kind not in (LayerKind.LATENT, LayerKind.SPARSE_INDEX)
+    if grouped and plain and group.head_dim == group.value_head_dim:
+        heads = group.heads_per_rank(tensor_parallel)
+        return f"2 × {heads} KV head{'s' if heads > 1 else ''} × {group.head_dim} × {element}"
+    if grouped and plain and group.value_head_dim:
+        heads = group.heads_per_rank(tensor_parallel)
+        return f"{heads} KV heads × ({group.head_dim} + {group.value_head_dim}) × {element}"
+    return f"{size:,} bytes in {fmt.name}"
+
+
+def users_arithmetic(users: Users, deployment: Deployment) -> list[str]:
+    """Why so many users fit, on one GPU of the stage that fills first."""
+    stage = deployment.stages[users.stage]
+    lines = [
+        f"budget {gib(stage.budget_bytes)} − weights {gib(stage.weights_bytes)} "
+        f"− overhead {gib(stage.overhead_bytes)} = {_signed(users.free_bytes)} for caches"
+    ]
+    if not users.fits:
+        return [*lines, "The weights and the overhead alone do not fit."]
+    if users.shared_bytes:
+        lines.append(f"less the shared prefix, once: {gib(users.shared_bytes)}")
+    room = max(0, users.free_bytes - users.shared_bytes)
+    if users.bytes_per_user:
+        lines.append(
+            f"{room:,} ÷ {users.bytes_per_user:,} bytes a user "
+            f"= {room / users.bytes_per_user:,.2f}, so {users.per_copy:,} users"
+        )
+    if deployment.data_parallel > 1:
+        lines.append(f"× {deployment.data_parallel} copies = {users.total:,} users")
+    return lines
+
+
+def _signed(num_bytes: int) -> str:
+    return gib(num_bytes) if num_bytes >= 0 else f"−{gib(-num_bytes)}"
+
+
+def reconciliation_frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Predicted beside logged. Columns: figure, predicted, logged, unit, result, why."""
+    return pd.DataFrame(
+        [
+            (row.figure, row.predicted, row.logged, row.unit, row.term, row.explanation)
+            for row in rows
+        ],
+        columns=["figure", "predicted", "logged", "unit", "result", "why"],
+    )
+
+
+def conformance_frame(results: Sequence[Result]) -> pd.DataFrame:
+    """The reference set as it ran: the failures first, then in the set's order."""
+    rows = [
+        {
+            "agrees": "yes" if result.agrees else "no",
+            "figure": result.case.figure,
+            "model": result.case.model,
+            "engine": result.case.engine,
+            "setting": result.case.setting,
+            "predicted": result.predicted,
+            "printed": result.case.logged,
+            "within": result.case.tolerance,
+            "unit": result.case.unit,
+            "naive": result.plain,
+            "source": result.case.source,
+            "note": result.error or result.case.note,
+        }
+        for result in sorted(results, key=lambda result: result.agrees)
+    ]
+    return pd.DataFrame(rows)
+
+
+def stages_frame(deployment: Deployment, tokens: int) -> pd.DataFrame:
+    """One row for each pipeline stage: layers, weights, room and users, on one of its GPUs."""
+    rows = []
+    for i, stage in enumerate(deployment.stages):
+        each = stage.architecture.cache_bytes(
+            tokens, deployment.kv_format, deployment.tensor_parallel
+        )
+        rows.append(
+            {
+                "stage": i,
+                "layers": stage.architecture.num_layers,
+                "weights": gib(stage.weights_bytes),
+                "left for caches": _signed(stage.free_bytes),
+                "one request": gib(each),
+                "requests": max(0, stage.free_bytes) // each if each else None,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def ranks_frame(
+    architecture: Architecture, tokens: int, kv_format: str, ranks: Sequence[int]
+) -> pd.DataFrame:
+    """What tensor parallelism does to one request: on each rank, and on all together."""
+    alone = architecture.cache_bytes(tokens, kv_format)
+    rows = []
+    for each in ranks:
+        size = architecture.cache_bytes(tokens, kv_format, each)
+        rows.append(
+            {
+                "ranks": each,
+                "on each rank": gib(size),
+                "on all together": gib(size * each),
+                "copies": round(size * each / alone, 2) if alone else None,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+MOST_LINES = 5_000
+
+
+def lines_that_matter(log: str) -> str:
+    """The lines of a start-up log that give a figure by themselves, of the first 5,000."""
+    return "\n".join(line for line in log.splitlines()[:MOST_LINES] if _has_figure(line))
+
+
+def _has_figure(line: str) -> bool:
+    try:
+        return bool(known_figures(read_log(line)))
+    except LogError:
+        return False

@@ -1,0 +1,164 @@
+"""The answer, and the pictures that make it plain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from kvcore import units
+from kvcore.architecture import Architecture
+from kvcore.calculator import Subject, memory_frame, shares_frame, users_frame
+from kvcore.capacity import Users, users_at
+from kvcore.charts.calculator import memory_against_context, memory_bar, users_against_context
+from pages.calculator_parts.hardware import Hardware, Request
+from pages.common.draw import draw
+from pages.common.text import as_text
+
+PICTURES = ("Memory against context", "Users against context")
+
+
+def metrics(subject: Subject, request: Request, hardware: Hardware) -> Users:
+    """Four figures on one request and one GPU."""
+    architecture, ranks = subject.architecture, hardware.deployment.tensor_parallel
+    bounds = architecture.cache_range(request.tokens, request.kv_format, ranks)
+    growth = architecture.growth_range(request.kv_format, ranks)
+    users = users_at(hardware.deployment, request.tokens)
+    per = " on each GPU" if ranks > 1 else ""
+    columns = st.columns(4)
+    with columns[0]:
+        st.metric(
+            f"Cache of one request{per}",
+            _range(units.gib, bounds.low, bounds.high),
+            help="Keys, values and state of one request at the full context.",
+        )
+        st.caption(f"{_range(units.gb, bounds.low, bounds.high)}, at {request.tokens:,} tokens")
+    with columns[1]:
+        st.metric(
+            f"Growth per token{per}",
+            _range(units.gib, growth.low, growth.high),
+            help="What every further token adds for ever.",
+        )
+        st.caption(f"{_range(units.count, growth.low, growth.high)} bytes")
+    with columns[2]:
+        _users_metric(users, hardware)
+    with columns[3]:
+        _free_metric(users, hardware)
+    return users
+
+
+def _range(write, low: int, high: int) -> str:  # noqa: ANN001 - a function from bytes to text
+    return write(high) if low == high else f"{write(low)} to {write(high)}"
+
+
+def _users_metric(users: Users, hardware: Hardware) -> None:
+    gpus = hardware.deployment.num_gpus
+    where = "one GPU" if gpus == 1 else f"{gpus} GPUs"
+    if not hardware.weights_known:
+        st.metric(f"Users at once on {where}", "unknown", help="Needs the size of the weights.")
+        st.caption("Type the weights' size to see how many fit.")
+        return
+    st.metric(
+        f"Users at once on {where}",
+        units.count(users.total),
+        help="Each with a full context. Nobody shares a prefix; see “Users” below.",
+    )
+    st.caption("worst case: every request at its full length")
+
+
+def _free_metric(users: Users, hardware: Hardware) -> None:
+    if not hardware.weights_known:
+        st.metric("Left for caches", "unknown")
+        return
+    short = users.free_bytes < 0
+    st.metric(
+        "Missing for the weights" if short else "Left for caches",
+        units.gib(abs(users.free_bytes)),
+        help="GPU memory after weights and overhead, on the GPU that fills first.",
+    )
+    stage = hardware.deployment.stages[users.stage]
+    st.caption(f"after {units.gib(stage.weights_bytes)} of weights ({hardware.weights_note})")
+
+
+def notes(architecture: Architecture) -> None:
+    """What the config leaves open, and what the reader should know."""
+    for each in architecture.uncertain:
+        st.warning(f"A range, because of “{as_text(each.key)}”: {as_text(each.reason)}.")
+    for warning in architecture.warnings:
+        st.caption(as_text(warning, 400))
+
+
+def pictures(
+    subjects: Sequence[Subject],
+    request: Request,
+    hardware: Hardware,
+    users: Users,
+    longest: int,
+    shared_prefix: int,
+) -> None:
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    picture = row.segmented_control(
+        "Picture",
+        PICTURES,
+        default=PICTURES[0],
+        required=True,
+        key="calculator_picture",
+        bind="query-params",
+        help="Both run over the same lengths; the dot is the context you chose.",
+    )
+    log = row.toggle(
+        "Logarithmic axes",
+        key="calculator_log",
+        bind="query-params",
+        help="Equal ratios look equal; small windows stay visible beside long contexts.",
+    )
+    if picture == PICTURES[0]:
+        _memory(subjects, request, hardware, longest, log)
+    elif hardware.weights_known:
+        _users(request, hardware, longest, shared_prefix, log)
+    else:
+        st.info("The number of users needs the size of the weights.")
+    if hardware.weights_known:
+        _bar(request, hardware, users)
+
+
+def _memory(
+    subjects: Sequence[Subject], request: Request, hardware: Hardware, longest: int, log: bool
+) -> None:
+    ranks = hardware.deployment.tensor_parallel
+    frame = memory_frame(subjects, longest, request.tokens, request.kv_format, ranks)
+    first = subjects[0]
+    size = units.gib(first.architecture.cache_bytes(request.tokens, request.kv_format, ranks))
+    draw(
+        memory_against_context,
+        frame,
+        alt=f"One request of {request.tokens:,} tokens takes {size} with {first.name}; "
+        "the cache grows with the context.",
+        models=tuple(each.name for each in subjects),
+        log=log,
+        ranged=not all(each.architecture.exact for each in subjects),
+    )
+
+
+def _users(
+    request: Request, hardware: Hardware, longest: int, shared_prefix: int, log: bool
+) -> None:
+    frame = users_frame(hardware.deployment, longest, request.tokens, shared_prefix)
+    count = users_at(hardware.deployment, request.tokens).total
+    draw(
+        users_against_context,
+        frame,
+        alt=f"{count:,} users fit with {request.tokens:,} tokens each; fewer as contexts grow.",
+        log=log,
+    )
+
+
+def _bar(request: Request, hardware: Hardware, users: Users) -> None:
+    shown = max(1, users.per_copy)
+    frame = shares_frame(hardware.deployment, shown, request.tokens)
+    biggest = frame.loc[frame["gib"].idxmax()]
+    draw(
+        memory_bar,
+        frame,
+        alt=f"With {shown:,} users, {biggest['part']} take the most memory: {biggest['label']}.",
+    )
