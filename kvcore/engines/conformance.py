@@ -474,6 +474,66 @@ def _vllm_cases() -> Iterator[Case]:
     )
 
     case = _log(
+        "fp8 hybrid",
+        "vLLM",
+        "mitchross/talos-argocd-proxmox#1995",
+        "Qwen3.8-27B",
+        "two RTX 3090, TP2, fp8 KV, prefix caching, length 131,072, 4.99 GiB",
+    )
+    two = {"kv_format": "fp8", "version": "0.28", "tensor_parallel": 2}
+    yield case(
+        "block size",
+        "tokens",
+        1568,
+        0,
+        lambda: _blocks(qwen27, 4.99, 131_072, **two).block_size,
+    )
+    yield case(
+        "tokens",
+        "tokens",
+        302_921,
+        0,
+        lambda: _blocks(qwen27, 4.99, 131_072, **two).kv_cache_tokens,
+        plain=lambda: int(4.99 * GIB) // qwen27.growth_bytes("fp8", 2),
+    )
+    yield case(
+        "concurrency",
+        "×",
+        2.31,
+        TWO_DECIMALS,
+        lambda: _blocks(qwen27, 4.99, 131_072, **two).max_concurrency,
+    )
+
+    case = _log(
+        "latent hybrid",
+        "vLLM",
+        "vllm-project/vllm#28228",
+        "Kimi-Linear-48B-A3B",
+        "two RTX 3090, TP2, v0.11, no prefix caching, length 120,000",
+    )
+    kimi = architecture("Kimi-Linear-48B-A3B")
+
+    def kimi_plan() -> vllm.Plan:
+        return vllm.plan(
+            kimi,
+            None,
+            120_000,
+            num_blocks=1,
+            tensor_parallel=2,
+            prefix_caching=False,
+            version="0.11",
+        )
+
+    yield case("block size", "tokens", 960, 0, lambda: kimi_plan().block_size)
+    yield case(
+        "padding of a state's page",
+        "%",
+        1.89,
+        TWO_DECIMALS,
+        lambda: 100 * (kimi_plan().state_page_bytes / kimi_plan().state_page_used - 1),
+    )
+
+    case = _log(
         "CPU",
         "vLLM",
         "vLLM 0.32.0, CPU build",

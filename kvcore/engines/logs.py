@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
-MAX_CHARACTERS = 10_000_000
+MAX_CHARACTERS = 5_000_000
 LONGEST_LINE = 20_000
 INTEGER = r"(\d{1,15})"
 GROUPED = r"(\d[\d,]{0,19})"
@@ -252,6 +252,13 @@ class _VllmReader(_Reader):
         "LLM engine (",
         "server version",
         "Maximum concurrency",
+        "--max-model-len",
+        "-parallel-size",
+        "--kv-cache-dtype",
+        "-prefix-caching",
+        "-batched-tokens",
+        "--block-size",
+        "--gpu-memory",
     )
 
     def __init__(self) -> None:
@@ -264,26 +271,19 @@ class _VllmReader(_Reader):
             _rule(r"vLLM API server version v?([\w.+-]{1,40})", _text(log, "version")),
             _rule(r"\bmodel='([^']{1,300})'", _text(log, "model")),
             _rule(r"\bdtype=torch\.(\w{1,20})", _text(log, "dtype")),
-            _rule(r"\bkv_cache_dtype=['\"]?(\w{1,40})", _text(log, "kv_cache_dtype")),
-            _rule(rf"\bmax_(?:seq|model)_len['\"]?[=:]\s*{INTEGER}", _int(log, "max_model_len")),
+            _rule(_setting("kv_cache_dtype", r"(\w{1,40})"), _text(log, "kv_cache_dtype")),
+            _rule(_setting("max_(?:seq|model)_len", INTEGER), _int(log, "max_model_len")),
             _rule(rf"Using max model len {INTEGER}", _int(log, "max_model_len")),
-            _rule(rf"\btensor_parallel_size['\"]?[=:]\s*{INTEGER}", _int(log, "tensor_parallel")),
+            _rule(_setting("tensor_parallel_size", INTEGER), _int(log, "tensor_parallel")),
+            _rule(_setting("pipeline_parallel_size", INTEGER), _int(log, "pipeline_parallel")),
+            _rule(_setting("data_parallel_size", INTEGER), _int(log, "data_parallel")),
+            _rule(_setting("enable_prefix_caching", "(True|False)"), _bool(log, "prefix_caching")),
+            _rule(r"--(no-)?enable-prefix-caching", self._prefix_caching),
+            _rule(_setting("max_num_batched_tokens", INTEGER), _int(log, "max_num_batched_tokens")),
             _rule(
-                rf"\bpipeline_parallel_size['\"]?[=:]\s*{INTEGER}", _int(log, "pipeline_parallel")
+                _setting("num_spec(?:ulative)?_tokens", INTEGER), _int(log, "speculative_tokens")
             ),
-            _rule(rf"\bdata_parallel_size['\"]?[=:]\s*{INTEGER}", _int(log, "data_parallel")),
-            _rule(
-                r"\benable_prefix_caching['\"]?[=:]\s*(True|False)", _bool(log, "prefix_caching")
-            ),
-            _rule(
-                rf"\bmax_num_batched_tokens['\"]?[=:]\s*{INTEGER}",
-                _int(log, "max_num_batched_tokens"),
-            ),
-            _rule(
-                rf"\bnum_spec(?:ulative)?_tokens['\"]?[=:]\s*{INTEGER}",
-                _int(log, "speculative_tokens"),
-            ),
-            _rule(rf"(?<!mamba_)\bblock_size['\"]?[=:]\s*{INTEGER}", _int(log, "block_size")),
+            _rule(_setting("block_size", INTEGER), _int(log, "block_size")),
             _rule(
                 rf"Setting attention block size to {INTEGER} tokens",
                 _int(log, "aligned_block_size"),
@@ -298,7 +298,7 @@ class _VllmReader(_Reader):
                 self._total_and_share,
             ),
             _rule(rf"total_gpu_memory={DECIMAL}\s?GiB", _float(log, "total_gib")),
-            _rule(rf"gpu_memory_utilization['\"]?[=:]\s*{DECIMAL}", _float(log, "utilisation")),
+            _rule(_setting("gpu_memory_utilization", DECIMAL), _float(log, "utilisation")),
             _rule(rf"model weights take {DECIMAL}\s?GiB", _float(log, "weights_gib")),
             _rule(rf"Model loading took {DECIMAL} Gi?B", _float(log, "weights_gib")),
             _rule(rf"Loading model weights took {DECIMAL} Gi?B", _float(log, "weights_gib")),
@@ -355,6 +355,9 @@ class _VllmReader(_Reader):
             ),
         )
 
+    def _prefix_caching(self, match: re.Match[str], number: int, rank: str) -> None:
+        self.log.prefix_caching = match[1] is None
+
     def _padding(self, match: re.Match[str], number: int, rank: str) -> None:
         """The line comes once per kind of layer (and again while graphs are profiled)."""
         self.log.padding_layers = max(self.log.padding_layers or 0, int(match[1]))
@@ -394,6 +397,7 @@ class _SglangReader(_Reader):
         "max_total_num_tokens",
         "swa_full_tokens_ratio",
         "mem_fraction_static",
+        "--mem-fraction-static",
     )
 
     def __init__(self) -> None:
@@ -402,10 +406,10 @@ class _SglangReader(_Reader):
         self.rules = (
             _rule(r"\bsglang[ =]+v?(\d[\w.+-]{1,40})", _text(log, "version")),
             _rule(r"server_args=ServerArgs\(model_path='([^']{1,300})'", _text(log, "model")),
-            _rule(rf"\bmem_fraction_static=(?:None|{DECIMAL})", _float(log, "mem_fraction_static")),
-            _rule(rf"\bpage_size=(?:None|{INTEGER})", _int(log, "page_size")),
-            _rule(rf"\btp_size={INTEGER}", _int(log, "tensor_parallel")),
-            _rule(rf"\bdp_size={INTEGER}", _int(log, "data_parallel")),
+            _rule(_setting("mem_fraction_static", DECIMAL), _float(log, "mem_fraction_static")),
+            _rule(_setting("page_size", INTEGER), _int(log, "page_size")),
+            _rule(_setting("tp(?:_size)?", INTEGER), _int(log, "tensor_parallel")),
+            _rule(_setting("dp(?:_size)?", INTEGER), _int(log, "data_parallel")),
             _rule(r"ServerArgs\(.*\bkv_cache_dtype='(\w{1,40})'", _text(log, "kv_cache_dtype")),
             _rule(r"Using KV cache dtype: torch\.(\w{1,40})", _text(log, "kv_cache_dtype")),
             _rule(rf"\bswa_full_tokens_ratio={DECIMAL}", _float(log, "swa_full_tokens_ratio")),
@@ -413,10 +417,10 @@ class _SglangReader(_Reader):
                 rf"Load weight begin\. avail mem={DECIMAL} GB", _reading(log, "free_before_load")
             ),
             _rule(
-                rf"Load weight end\..{{0,400}}?avail mem={DECIMAL} GB",
+                rf"Load weight end\..{{0,200}}?avail mem={DECIMAL} GB",
                 _reading(log, "free_after_load"),
             ),
-            _rule(rf"Load weight end\..{{0,400}}?mem usage={DECIMAL} GB", _reading(log, "weights")),
+            _rule(rf"Load weight end\..{{0,200}}?mem usage={DECIMAL} GB", _reading(log, "weights")),
             _rule(rf"KV Cache is allocated\..{{0,60}}?#tokens: {GROUPED}", _reading(log, "tokens")),
             _rule(
                 rf"KV Cache is allocated\..{{0,120}}?K size: {DECIMAL} GB", _reading(log, "k_gib")
@@ -460,6 +464,9 @@ class _SglangReader(_Reader):
         )
 
 
+COMMAND = r"\bllama-(?:server|cli)\b.{0,2000}? "
+
+
 class _LlamaCppReader(_Reader):
     words = ("llama", "llm_load", "print_info", "general.name", "build: ", "n_ctx", "KV self size")
 
@@ -489,6 +496,10 @@ class _LlamaCppReader(_Reader):
             _rule(rf"\bn_ubatch\s{{0,20}}= {INTEGER}", _int(log, "ubatch")),
             _rule(r"\bkv_unified\s{0,20}= (true|false|1|0)\b", _bool(log, "unified")),
             _rule(r"using (full)-size SWA cache", _flag(log, "swa_full")),
+            _rule(rf"{COMMAND}(?:-c|--ctx-size) {INTEGER}", self._context),
+            _rule(rf"{COMMAND}(?:-np|--parallel) {INTEGER}", _int(log, "slots")),
+            _rule(rf"{COMMAND}(?:-ub|--ubatch-size) {INTEGER}", _int(log, "ubatch")),
+            _rule(rf"{COMMAND}--swa-full\b", _flag(log, "swa_full")),
             _rule(r"llama_kv_cache\w{0,20}: creating\s{1,10}(non-SWA|SWA) KV cache", self._banner),
             _rule(
                 rf"llama_kv_cache\w{{0,20}}: size\s{{0,4}}=\s{{0,10}}{DECIMAL} MiB(.*)",
@@ -539,6 +550,12 @@ class _LlamaCppReader(_Reader):
                 line=number,
             )
         )
+
+
+def _setting(name: str, value: str) -> str:
+    """A pattern for name=value as engines print settings, or as they are typed: --name value."""
+    words = name.replace("_", "[-_]")
+    return rf"(?<![\w-])(?:--)?{words}['\"]?(?:\s{{0,3}}[=:]\s{{0,3}}|\s{{1,3}})['\"]?{value}"
 
 
 def _rule(pattern: str, take: Take) -> tuple[re.Pattern[str], Take]:

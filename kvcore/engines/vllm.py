@@ -53,8 +53,8 @@ GRAPHS_COUNTED_SINCE = (0, 21, 0)
 UTILISATION_092_SINCE = (0, 33, 0)
 KV_CACHE_SIZE_SINCE = (0, 8, 0)
 """From here on tokens are printed instead of blocks (the V1 engine)."""
-ONE_LINE_SINCE = (0, 32, 0)
-"""From here on tokens and concurrency are printed in one line (seen in 0.32.0)."""
+ONE_LINE_SINCE = (0, 28, 0)
+"""From here on tokens and concurrency are printed in one line (seen in 0.28.0 and 0.32.0)."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,9 @@ def plan(
     if speculative_tokens < 0 or concurrent_batches < 1:
         raise PlanError("Speculative tokens must be 0 or more and concurrent batches 1 or more.")
     release = version_tuple(version)
-    pages = layout(a, kv_format, tensor_parallel, block_size, speculative_tokens, max_model_len)
+    pages = layout(
+        a, kv_format, tensor_parallel, block_size, speculative_tokens, max_model_len, release
+    )
     available, stages = _ranks(available_bytes, tensor_parallel, pipeline_parallel, num_blocks)
     bounds = _stage_bounds(a, stages, layers_per_stage)
     in_flight = max_num_batched_tokens * concurrent_batches

@@ -18,6 +18,12 @@ from kvcore.formats import KVFormat
 
 STATE_ALIGNMENT = 16
 """Attention blocks of hybrids are multiples of this many tokens (FlashAttention's kernel)."""
+LATENT_ALIGNMENT = 128
+"""The same for latent attention, whose kernels need whole runs of 128 tokens."""
+EARLY_LATENT_ALIGNMENT = 64
+LATENT_ALIGNMENT_SINCE = (0, 28, 0)
+"""Before, latent attention had 64 (vllm-project/vllm#28228 prints 960); inferred from dated
+sources."""
 
 MOST_DRAFT_LAYERS = 1000
 
@@ -122,8 +128,9 @@ def layout(
     block_size: int = 16,
     speculative_tokens: int = 0,
     max_model_len: int = 0,
+    release: tuple[int, int, int] = LATENT_ALIGNMENT_SINCE,
 ) -> Layout:
-    """The groups vLLM forms, with their pages on one rank.
+    """The groups vLLM forms, with their pages on one rank; `release` is vLLM's version.
 
     Raises PlanError where the model holds nothing, or what vLLM lays out in a way not known here.
     """
@@ -136,7 +143,8 @@ def layout(
             f"{a.name or 'This model'} compresses several tokens into one entry; vLLM packs that "
             "in a layout of its own, which is not modelled. See what the architecture needs."
         )
-    parts = _parts(layers, fmt, tensor_parallel, block_size, speculative_tokens)
+    step = max(block_size, _alignment(layers, release))
+    parts = _parts(layers, fmt, tensor_parallel, block_size, step, speculative_tokens)
     if all(page.kind is LayerKind.RECURRENT for page, _ in parts):
         parts = [(replace(page, tokens=max(1, max_model_len)), ids) for page, ids in parts]
     first_draft = max(a.num_layers, 1 + max(positions[-1] for _, positions in parts))
@@ -148,11 +156,19 @@ def layout(
     return _grouped(_unified(parts), first_draft)
 
 
+def _alignment(layers: list[LayerGroup], release: tuple[int, int, int]) -> int:
+    """Tokens that attention blocks of a hybrid are a multiple of."""
+    if not any(group.kind is LayerKind.LATENT for group in layers):
+        return STATE_ALIGNMENT
+    return LATENT_ALIGNMENT if release >= LATENT_ALIGNMENT_SINCE else EARLY_LATENT_ALIGNMENT
+
+
 def _parts(
     layers: list[LayerGroup],
     fmt: KVFormat,
     tensor_parallel: int,
     block_size: int,
+    step: int,
     speculative_tokens: int,
 ) -> list[Part]:
     """One part per layer group; attention blocks grow until a page is no smaller than a state."""
@@ -162,7 +178,7 @@ def _parts(
     sizes = [group.state_bytes(tensor_parallel, speculative_tokens) for group in states]
     tokens, state_page = block_size, max(sizes, default=0)
     if states and attention:
-        step, per_token = max(STATE_ALIGNMENT, block_size), max(entries)
+        per_token = max(entries)
         tokens = max(block_size, step * ceil_div(state_page, step * per_token))
         state_page = tokens * per_token
     parts: list[Part] = []

@@ -81,6 +81,36 @@ class TestVllm:
         assert (log.requested_seqs, log.state_blocks) == (1024, 939)
 
 
+class TestCommands:
+    """The command that started the engine is often pasted above its log."""
+
+    def test_vllm(self):
+        log = read_log(
+            "vllm serve m --max-model-len 120000 --tensor-parallel-size 2 --block-size=32 "
+            "--no-enable-prefix-caching --kv-cache-dtype fp8 --max-num-batched-tokens 64000 "
+            "--speculative-config '{\"num_speculative_tokens\": 3}'"
+        )
+        assert (log.max_model_len, log.tensor_parallel, log.block_size) == (120_000, 2, 32)
+        assert (log.prefix_caching, log.kv_cache_dtype) == (False, "fp8")
+        assert (log.max_num_batched_tokens, log.speculative_tokens) == (64_000, 3)
+
+    def test_printed_arguments(self):
+        log = read_log(
+            "non-default args: {'max_model_len': 4096, 'kv_cache_dtype': 'fp8_e4m3', "
+            "'enable_prefix_caching': True, 'gpu_memory_utilization': 0.85}"
+        )
+        assert (log.max_model_len, log.kv_cache_dtype) == (4096, "fp8_e4m3")
+        assert (log.prefix_caching, log.utilisation) == (True, 0.85)
+
+    def test_sglang(self):
+        log = read_log("python -m sglang.launch_server --tp 4 --mem-fraction-static 0.93")
+        assert (log.tensor_parallel, log.mem_fraction_static) == (4, 0.93)
+
+    def test_llama_cpp(self):
+        log = read_log("llama-server -m x.gguf -c 32768 -np 4 -ub 1024 --swa-full")
+        assert (log.context, log.slots, log.ubatch, log.swa_full) == (32_768, 4, 1024, True)
+
+
 class TestSglang:
     def test_a_hybrid(self):
         log = read_log(logs.SGLANG_HYBRID)

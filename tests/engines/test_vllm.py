@@ -181,6 +181,26 @@ class TestStates:
         ]
         assert p.padding == ((3, 48),)
 
+    @pytest.mark.parametrize(("version", "block_size"), [("0.11", 960), ("0.28", 1024)])
+    def test_latent_attention_aligns_to_longer_runs(self, version, block_size):
+        """vllm-project/vllm#28228 prints 960; later kernels need whole runs of 128 tokens."""
+        p = vllm.plan(
+            architecture("Kimi-Linear-48B-A3B"),
+            GIB,
+            4096,
+            tensor_parallel=2,
+            version=version,
+        )
+        assert p.block_size == block_size
+
+    def test_a_larger_block_size_is_the_grain_of_the_alignment(self):
+        """A hybrid asked for 816 gets 1,632, the next multiple (vLLM 0.28.0)."""
+        a = architecture("Qwen3.5-27B")
+        smallest = vllm.plan(a, 20 * GIB, 4096).block_size
+        assert vllm.plan(a, 20 * GIB, 4096, block_size=smallest - 16).block_size == 2 * (
+            smallest - 16
+        )
+
     def test_a_model_of_states_only(self):
         attention_free = Architecture(
             "states", tuple(g for g in architecture("Qwen3.5-27B").layers if g.state), num_layers=64
