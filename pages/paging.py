@@ -29,7 +29,7 @@ from kvcore.paging.scenario import (
     TRACE,
     Scenario,
 )
-from kvcore.paging.sharing import savings_table, shared_runs
+from kvcore.paging.sharing import Savings, savings, shared_runs
 from kvcore.paging.simulation import PAPER_NUM_SLOTS
 from kvcore.paging.snapshot import PoolState, pool_state
 from kvcore.paging.traces import MAX_BYTES, Trace, TraceError, read_trace
@@ -382,22 +382,22 @@ def choose_rules() -> dict[str, object]:
 def choose_definitions() -> tuple[str, str]:
     left, right = st.columns(2)
     buddy = left.segmented_control(
-        "Slots a buddy allocator adds when it rounds up count as",
+        "Slack of the buddy allocator counts as",
         list(BUDDY_SLACK),
         default="external",
         required=True,
         format_func=BUDDY_SLACK.get,
         key="paging_buddy_slack",
         bind="query-params",
-        help="Moves slots between the last two segments; no token moves.",
+        help="Slots added when a chunk is rounded up to a power of two. No token moves.",
     )
     block = right.selectbox(
-        "Empty slots of a block in use count as",
+        "Slack of blocks counts as",
         list(BLOCK_SLACK),
         format_func=BLOCK_SLACK.get,
         key="paging_block_slack",
         bind="query-params",
-        help="Concerns blocks and large pages only; no token moves.",
+        help="Empty slots of blocks and large pages in use. No token moves.",
     )
     return buddy, block
 
@@ -418,13 +418,20 @@ def recorded(
     return scenario.record(policy, scenario.requests(_trace))
 
 
-@st.cache_data(max_entries=12, show_spinner="Running with shared blocks")
+@st.cache_data(max_entries=12, show_spinner="Running with and without sharing")
 def sharing_runs(
     scenario: Scenario, samples: int, prefix: int, file_id: str, _trace: Trace | None
 ) -> dict[str, Outcome]:
     requests = scenario.requests(_trace)
     runs = shared_runs(requests, samples, prefix, scenario.max_model_len)
     return {name: scenario.run("paged", requests) for name, requests in runs.items()}
+
+
+@st.cache_data(max_entries=12, show_spinner=False)
+def sharing_saved(
+    scenario: Scenario, samples: int, prefix: int, file_id: str, _trace: Trace | None
+) -> Savings:
+    return savings(scenario.requests(_trace), samples, prefix, scenario.block_size)
 
 
 # Jobs: a trace under five policies, a curve point by point
@@ -544,28 +551,19 @@ def show_refused(outcomes: list[Outcome]) -> None:
 
 
 def show_figure(outcomes: list[Outcome], with_paper: bool, definitions: tuple[str, str]) -> None:
-    frame = frames.bars(outcomes, with_paper, *definitions)
-    last = outcomes[-1]
-    shares = ", ".join(f"{o.label} {o.split().token_states:.0f} %" for o in outcomes)
-    wide, narrow = st.columns([3, 1])
-    with wide:
-        draw(charts.figure_2, frame, alt=f"Share of the pool that holds tokens: {shares}.")
-    with narrow:
-        draw(
-            charts.batches,
-            frame,
-            alt=f"Requests at once; {last.label}: {last.batch_size:.1f}.",
-        )
+    shares = ", ".join(f"{o.system} {o.split().token_states:.0f} %" for o in outcomes)
+    draw(
+        charts.figure_2,
+        frames.bars(outcomes, with_paper, *definitions),
+        alt=f"Share of the pool that holds tokens: {shares}.",
+    )
 
 
 def show_gaps(outcomes: list[Outcome], definitions: tuple[str, str]) -> None:
     st.markdown("**Here minus the paper**, in points; requests at once in percent")
-    gaps = frames.gaps(outcomes, *definitions)
-    number = st.column_config.NumberColumn(format="%+.1f")
     st.dataframe(
-        gaps,
+        frames.gaps(outcomes, *definitions),
         hide_index=True,
-        column_config={name: number for name in gaps.columns if name != "Policy"},
         alt="Gap between simulation and paper for each labelled segment of Figure 2.",
     )
     for note in paper_notes():
@@ -670,7 +668,7 @@ def show_maps(runs: list[SimulationResult]) -> None:
         with column:
             show_map(run, min(step, run.steps), side)
     st.caption(
-        "Solid: holds a token. Pale: reserved for a token to come. Pale and hatched: will never "
+        "Solid: holds a token. Faint: reserved for a token to come. Hatched: will never "
         "hold one. Empty: free. Colours only tell requests apart; hover for request, tokens and "
         "block."
     )
@@ -811,19 +809,24 @@ def show_curves_tab(scenario: Scenario, trace: Trace | None, file_id: str) -> No
         (first, setting, policy, file_id),
         curve_work(first, setting, policy, trace),
     )
-    watch("paging_curve", lambda points: show_curve(points, setting))
+    chosen = float(getattr(scenario, setting))
+    watch("paging_curve", lambda points: show_curve(points, setting, chosen))
 
 
-def show_curve(points: list[tuple[float, Outcome]], setting: str) -> None:
+def show_curve(points: list[tuple[float, Outcome]], setting: str, chosen: float) -> None:
     frame = frames.curve(points)
-    options = {"x_title": CURVE_AXES[setting], "x_log": setting in ("block_size", "num_slots")}
+    options = {
+        "x_title": CURVE_AXES[setting],
+        "x_log": setting in ("block_size", "num_slots"),
+        "chosen": chosen,
+    }
     for column, (field, title) in zip(
         st.columns(2) * 2,
         (
             ("tokens", "Memory that holds tokens (%)"),
             ("batch", "Requests at once"),
             ("preemptions", "Preemptions per request"),
-            ("recomputed", "Computed again per token generated"),
+            ("recomputed", "Recomputed per generated token"),
         ),
         strict=True,
     ):
@@ -850,8 +853,12 @@ def show_preemption_tab(outcomes: list[Outcome]) -> None:
         f"{units.count(paged.preemptions)} times the latest request was put out so that an older "
         f"one could go on; the unluckiest {paged.most_preempted} times. "
         f"**{units.count(paged.recomputed_tokens)} tokens were computed again** for "
-        f"{units.count(paged.generated_tokens)} generated, and "
-        f"{units.count(paged.swapped_tokens)} were copied out and back."
+        f"{units.count(paged.generated_tokens)} generated"
+        + (
+            f", and {units.count(paged.swapped_tokens)} copied out and back."
+            if paged.swapped_tokens
+            else "."
+        )
     )
     st.caption(
         "Oldest requests are never put out, so there is always progress. Nobody new is let in "
@@ -889,8 +896,19 @@ def show_sharing_tab(scenario: Scenario, trace: Trace | None, file_id: str) -> N
     if shared.runs_nothing:
         refuse("With that prefix no request is short enough for the model; shorten the prefix.")
         return
-    row = st.columns(3)
+    saved = sharing_saved(first, samples, prefix, file_id, trace)
+    row = st.columns(4)
     row[0].metric(
+        "Blocks saved by samples",
+        f"{saved.by_samples:.1f} %",
+        help="In closed form: blocks the samples share, over the blocks they would take apart.",
+    )
+    row[1].metric(
+        "Blocks saved by the prefix",
+        f"{saved.by_prefix:.1f} %",
+        help="In closed form: of each request's blocks, those that hold the common prefix.",
+    )
+    row[2].metric(
         "Samples at once, shared",
         f"{shared.batch_size * samples:.1f}",
         f"{apart.batch_size:.1f} without sharing",
@@ -898,20 +916,14 @@ def show_sharing_tab(scenario: Scenario, trace: Trace | None, file_id: str) -> N
         delta_arrow="off",
         help="Simulated: the same requests, once as samples of one prompt, once on their own.",
     )
-    row[1].metric(
-        "Prompt tokens found in the pool",
-        f"{100 * shared.hit_share:.1f} %",
-        help="The prefix, at the first admission of each request.",
-    )
-    row[2].metric(
+    row[3].metric(
         "Blocks copied on write",
         units.count(shared.copied_blocks),
         help="The half-filled last block of a prompt, copied when its samples part.",
     )
-    table = savings_table(first.requests(trace), first.block_size, first.seed)
     draw(
         charts.savings,
-        table,
+        saved.table,
         alt="Blocks saved by two to six samples, computed and as the paper prints them.",
     )
     low, high = SHAREGPT_PARALLEL_SAVING

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from kvcore.charts.theme import Role, colour, dash, painted
-from kvcore.paging.frames import FILLED, FREE, LATER, NEVER, ROUNDED, SEGMENT_NAMES
+from kvcore.paging.frames import NEVER, ROUNDED, SEGMENT_NAMES
 from kvcore.paging.sharing import ALPACA_HERE, ALPACA_PAPER, THESE
 
 SEGMENTS = dict(
@@ -16,20 +16,24 @@ SEGMENTS = dict(
         strict=True,
     )
 )
-STRENGTH = {FILLED: 1.0, LATER: 0.35, NEVER: 0.12, ROUNDED: 0.12, FREE: 0.0}
 FREE_LINES = {"all free slots": Role.WASTED, "largest usable": Role.CACHED}
 SAVINGS = {THESE: Role.CACHED, ALPACA_HERE: Role.SAVED, ALPACA_PAPER: Role.VALUES}
 
 
 def figure_2(frame: pd.DataFrame) -> alt.LayerChart:
-    """Stacked shares of the pool. Columns as `frames.bars` gives them."""
-    base = alt.Chart(frame).encode(
-        y=alt.Y("bar:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
-    )
-    segments = base.mark_bar(stroke="transparent").encode(
-        x=alt.X("start:Q", title="Share of the pool (%)", scale=alt.Scale(domain=[0, 100])),
+    """Stacked shares of the pool, and right of each bar the requests that run at once.
+
+    Columns as `frames.bars` gives them.
+    """
+    axis = alt.Axis(labelLimit=200)
+    base = alt.Chart(frame).encode(y=alt.Y("bar:N", title=None, sort=None, axis=axis))
+    title = "Share of the pool (%); right of each bar: requests at once"
+    segments = base.mark_bar().encode(
+        x=alt.X("start:Q", title=title, scale=alt.Scale(domain=[0, 100])),
         x2="end:Q",
-        color=colour("segment", SEGMENTS),
+        color=colour("segment", SEGMENTS).legend(
+            values=list(SEGMENTS), orient="top", direction="horizontal", columns=4, labelLimit=220
+        ),
         tooltip=[
             alt.Tooltip("bar:N", title="Policy"),
             alt.Tooltip("segment:N", title="Segment"),
@@ -37,29 +41,13 @@ def figure_2(frame: pd.DataFrame) -> alt.LayerChart:
             alt.Tooltip("batch_shown:N", title="Requests at once"),
         ],
     )
-    labels = base.mark_text(fontSize=11).encode(x="middle:Q", text="shown:N")
-    return (segments + labels).properties(height=alt.Step(24))
-
-
-def batches(frame: pd.DataFrame) -> alt.LayerChart:
-    """Requests at once beside Figure 2, bar for bar. Columns as `frames.bars` gives them."""
-    base = (
-        alt.Chart(frame)
-        .transform_filter("isValid(datum.batch)")
-        .encode(y=alt.Y("bar:N", title=None, sort=None, axis=None))
+    labels = _readable(base.encode(x="middle:Q", text="shown:N"), 11)
+    batches = (
+        base.transform_filter("isValid(datum.batch)")
+        .mark_text(align="left", dx=8, tooltip=None)
+        .encode(x=alt.datum(100), text="batch_shown:N")
     )
-    rods = painted(
-        base.mark_bar().encode(
-            x=alt.X("batch:Q", title="Requests at once"),
-            tooltip=[
-                alt.Tooltip("bar:N", title="Policy"),
-                alt.Tooltip("batch_shown:N", title="Requests at once"),
-            ],
-        ),
-        Role.CACHED,
-    )
-    labels = base.mark_text(align="left", dx=4).encode(x="batch:Q", text="batch_shown:N")
-    return (rods + labels).properties(height=alt.Step(24))
+    return alt.layer(segments, *labels, batches).properties(height=alt.Step(24))
 
 
 def memory_map(frame: pd.DataFrame) -> alt.LayerChart:
@@ -76,7 +64,6 @@ def memory_map(frame: pd.DataFrame) -> alt.LayerChart:
         axis=alt.Axis(grid=False, tickCount=8),
     )
     base = alt.Chart(frame)
-    strength = alt.Scale(domain=list(STRENGTH), range=list(STRENGTH.values()))
     pieces = (
         base.mark_rect(strokeWidth=0.6, stroke="currentColor", strokeOpacity=0.45)
         .encode(
@@ -85,7 +72,7 @@ def memory_map(frame: pd.DataFrame) -> alt.LayerChart:
             y=y,
             y2="y2:Q",
             color=alt.Color("shade:N", scale=alt.Scale(scheme="tableau20"), legend=None),
-            fillOpacity=alt.FillOpacity("what:N", scale=strength, legend=None),
+            fillOpacity=alt.FillOpacity("strength:Q", scale=None, legend=None),
             tooltip=[
                 alt.Tooltip("owners:N", title="Request"),
                 alt.Tooltip("what:N", title="This part"),
@@ -95,30 +82,28 @@ def memory_map(frame: pd.DataFrame) -> alt.LayerChart:
         )
         .add_params(follow)
     )
-    hatch = (
+    hatch = painted(
         base.transform_filter(f"datum.what == '{NEVER}' || datum.what == '{ROUNDED}'")
         .transform_calculate(line="sequence(datum.x, datum.x2, (datum.y2 - datum.y) / 24)")
         .transform_flatten(["line"])
-        .transform_calculate(
-            line2="min(datum.x2, datum.line + (datum.y2 - datum.y) / 48)",
-        )
-        .mark_rule(strokeWidth=0.7, opacity=0.6, tooltip=None)
-        .encode(x="line:Q", x2="line2:Q", y="y2:Q", y2="y:Q")
+        .transform_calculate(line2="min(datum.x2, datum.line + (datum.y2 - datum.y) / 48)")
+        .mark_rule(strokeWidth=0.9, tooltip=None)
+        .encode(x="line:Q", x2="line2:Q", y="y2:Q", y2="y:Q"),
+        Role.WASTED,
     )
     frame_of_followed = painted(
         base.transform_filter("datum.followed")
-        .mark_rect(fillOpacity=0, strokeWidth=2.5, tooltip=None)
+        .mark_rect(filled=False, strokeWidth=3, tooltip=None)
         .encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q"),
         Role.FOLLOWED,
     )
-    names = (
+    named = (
         base.transform_filter("datum.tag != ''")
         .transform_calculate(x_text="datum.x + (datum.x2 - datum.x) / 2")
         .transform_calculate(y_text="datum.y + (datum.y2 - datum.y) / 2")
-        .mark_text(fontSize=10, tooltip=None)
         .encode(x="x_text:Q", y="y_text:Q", text="tag:N")
     )
-    layers = pieces + hatch + frame_of_followed + names
+    layers = alt.layer(pieces, hatch, frame_of_followed, *_readable(named, 10))
     return layers.resolve_scale(color="independent").properties(height=430)
 
 
@@ -147,44 +132,71 @@ def free_space(frame: pd.DataFrame, step: int) -> alt.LayerChart:
         .encode(x="now:Q"),
         Role.FOLLOWED,
     )
-    return (lines + now).resolve_scale(color="independent").properties(height=170)
+    layers = (lines + now).resolve_scale(color="independent", strokeDash="independent")
+    return layers.properties(height=200)
 
 
 def curve(
-    frame: pd.DataFrame, column: str, y_title: str, x_title: str, x_log: bool = False
-) -> alt.Chart:
-    """One output against one setting. Columns: value and the one asked for."""
+    frame: pd.DataFrame,
+    column: str,
+    y_title: str,
+    x_title: str,
+    chosen: float,
+    x_log: bool = False,
+) -> alt.LayerChart:
+    """One output against one setting, with a rule at the value now chosen.
+
+    Columns: value and the one asked for.
+    """
     scale = alt.Scale(type="log", base=2) if x_log else alt.Scale(zero=False)
-    line = (
+    line = painted(
         alt.Chart(frame)
-        .mark_line(point={"size": 50})
+        .mark_line(point={"size": 50}, clip=True)
         .encode(
             x=alt.X("value:Q", title=x_title, scale=scale),
-            y=alt.Y(f"{column}:Q", title=y_title),
+            y=alt.Y(f"{column}:Q", title=y_title, scale=alt.Scale(zero=False)),
             tooltip=[
                 alt.Tooltip("value:Q", title=x_title),
                 alt.Tooltip(f"{column}:Q", title=y_title, format=".3g"),
             ],
-        )
+        ),
+        Role.CACHED,
     )
-    return painted(line, Role.CACHED).properties(height=260)
+    rule = painted(
+        alt.Chart(frame)
+        .transform_aggregate(rows="count()")
+        .transform_calculate(chosen=str(chosen))
+        .mark_rule(strokeDash=[4, 4], clip=True)
+        .encode(x="chosen:Q"),
+        Role.FOLLOWED,
+    )
+    return (line + rule).resolve_scale(color="independent").properties(height=260)
 
 
 def savings(frame: pd.DataFrame) -> alt.Chart:
     """Blocks saved by parallel samples. Columns: samples, series, percent."""
+    in_a_row = {"values": list(SAVINGS), "orient": "top", "columns": 3, "labelLimit": 260}
     return (
         alt.Chart(frame)
         .mark_line(point={"size": 60})
         .encode(
             x=alt.X("samples:Q", title="Samples of one prompt", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("percent:Q", title="Blocks saved (%)"),
-            color=colour("series", SAVINGS),
-            strokeDash=dash("series", SAVINGS),
+            color=colour("series", SAVINGS).legend(**in_a_row),
+            strokeDash=dash("series", SAVINGS).legend(**in_a_row),
             tooltip=[
                 alt.Tooltip("series:N", title="Lengths"),
                 alt.Tooltip("samples:Q", title="Samples"),
                 alt.Tooltip("percent:Q", title="Saved (%)", format=".2f"),
             ],
         )
-        .properties(height=260)
+        .properties(height=300)
     )
+
+
+def _readable(texts: alt.Chart, size: int) -> tuple[alt.Chart, alt.Chart]:
+    """Dark text in a light halo, which can be read on every colour in both themes."""
+    halo = texts.mark_text(
+        fontSize=size, color="white", stroke="white", strokeWidth=2.5, opacity=0.75, tooltip=None
+    )
+    return halo, texts.mark_text(fontSize=size, color="black", tooltip=None)

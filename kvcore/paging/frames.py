@@ -14,11 +14,18 @@ from kvcore.paging.snapshot import Piece, PoolState
 SEGMENT_NAMES = {
     "token_states": "Tokens",
     "reservation": "Reserved for later",
-    "internal": "Never used (internal)",
-    "external": "Between requests (external)",
+    "internal": "Internal: never used",
+    "external": "External: between requests",
 }
 PAPER, HERE = "paper", "here"
+NOT_PRINTED = "not printed"
 SMALLEST_LABEL = 3.0
+COLUMN_NAMES = {
+    "token_states": "Tokens",
+    "reservation": "Reserved",
+    "internal": "Internal",
+    "external": "External",
+}
 
 MAP_COLUMNS = 512
 MAX_MAP_RECTANGLES = 2_600
@@ -29,6 +36,12 @@ FILLED, LATER, NEVER, ROUNDED, FREE = (
     "added by rounding up",
     "free",
 )
+MAP_FIELDS = (
+    "x", "x2", "y", "y2", "what", "strength", "shade", "request", "tokens", "place", "owners",
+    "tag", "followed",
+)  # fmt: skip
+# How solid a part of the map is: only what holds a token is drawn in full.
+STRENGTH = {FILLED: 1.0, LATER: 0.35, NEVER: 0.12, ROUNDED: 0.12, FREE: 0.0}
 
 
 def bars(
@@ -42,9 +55,9 @@ def bars(
     for outcome in outcomes:
         paper = FIGURE_2.get(outcome.policy) if with_paper else None
         if paper is not None:
-            rows += _bar(f"{outcome.label}, {PAPER}", PAPER, paper.split, paper.batch_size)
+            rows += _bar(f"{outcome.system}, {PAPER}", PAPER, paper.split, paper.batch_size)
         split = outcome.split(buddy_slack, block_slack)
-        rows += _bar(f"{outcome.label}, {HERE}", HERE, split, outcome.batch_size)
+        rows += _bar(f"{outcome.system}, {HERE}", HERE, split, outcome.batch_size)
     return pd.DataFrame(
         rows,
         columns=[
@@ -81,21 +94,25 @@ def _bar(name: str, source: str, split: Split, batch: float) -> list[tuple]:
 def gaps(
     outcomes: Sequence[Outcome], buddy_slack: str = "external", block_slack: str = "strict"
 ) -> pd.DataFrame:
-    """Here minus the paper: percentage points for each labelled segment, percent for the batch."""
+    """Here minus the paper, in words: points for each labelled segment, percent for the batch."""
     rows = []
     for outcome in outcomes:
         paper = FIGURE_2.get(outcome.policy)
         if paper is None:
             continue
         split = outcome.split(buddy_slack, block_slack)
-        row = {"Policy": outcome.label}
+        row = {"Policy": outcome.system}
         for segment in ALL_SEGMENTS:
-            printed = segment in paper.labelled
             gap = getattr(split, segment) - getattr(paper.split, segment)
-            row[SEGMENT_NAMES[segment]] = gap if printed else None
-        row["Requests at once (%)"] = 100 * (outcome.batch_size / paper.batch_size - 1)
+            row[COLUMN_NAMES[segment]] = _signed(gap) if segment in paper.labelled else NOT_PRINTED
+        row["At once (%)"] = _signed(100 * (outcome.batch_size / paper.batch_size - 1))
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _signed(gap: float) -> str:
+    rounded = round(gap, 1)
+    return f"{rounded:+.1f}" if rounded else "0.0"
 
 
 def table(
@@ -151,13 +168,7 @@ def memory_map(state: PoolState, followed: int | None = None) -> tuple[pd.DataFr
             shown = run[0]
             break
         rows += _rectangles(*run, width)
-    frame = pd.DataFrame(
-        rows,
-        columns=[
-            "x", "x2", "y", "y2", "what", "shade", "request", "tokens", "place", "owners", "tag",
-            "followed",
-        ],
-    )  # fmt: skip
+    frame = pd.DataFrame(rows, columns=MAP_FIELDS)
     return frame, shown
 
 
@@ -230,6 +241,7 @@ def _rectangles(
             y,
             y + width * 0.9,
             what,
+            STRENGTH[what],
             request % 20,
             request,
             tokens,

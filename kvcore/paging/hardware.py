@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from kvcore.architecture import LayerKind
 from kvcore.capacity import Deployment, weight_bytes
@@ -28,9 +29,10 @@ class NamedPool:
     tensor_bytes: int
 
 
-def pooled_models() -> list[str]:
+@cache
+def pooled_models() -> tuple[str, ...]:
     """Models whose every layer keeps K and V of every token: one pool of slots describes them."""
-    return [name for name, model in MODELS.items() if model.parameters and _keeps_all(model)]
+    return tuple(name for name, model in MODELS.items() if model.parameters and _keeps_all(model))
 
 
 def named_pool(model: str, gpu: str, num_gpus: int = 1) -> NamedPool:

@@ -28,6 +28,14 @@ LABELS = {
     "demand-paged": "Large pages as needed (vAttention)",
 }
 
+SYSTEMS = {
+    "contiguous-max": "Orca (Max)",
+    "contiguous-pow2": "Orca (Pow2)",
+    "contiguous-oracle": "Orca (Oracle)",
+    "paged": "vLLM",
+    "demand-paged": "vAttention",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -62,6 +70,11 @@ class Outcome:
     @property
     def label(self) -> str:
         return LABELS[self.policy]
+
+    @property
+    def system(self) -> str:
+        """The system the paper takes to work so: short, for the axis of a chart."""
+        return SYSTEMS[self.policy]
 
     @property
     def preemptions_per_request(self) -> float:

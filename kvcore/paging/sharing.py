@@ -8,7 +8,7 @@ not modelled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -78,6 +78,26 @@ def savings_table(requests: Sequence[Request], block_size: int, seed: int = 0) -
         if samples in ALPACA_PARALLEL_SAVING:
             rows.append((samples, ALPACA_PAPER, ALPACA_PARALLEL_SAVING[samples]))
     return pd.DataFrame(rows, columns=["samples", "series", "percent"])
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """Percent of blocks saved by these samples, by this prefix, and the table beside the paper."""
+
+    by_samples: float
+    by_prefix: float
+    table: pd.DataFrame
+
+
+def savings(
+    requests: Sequence[Request], samples: int, prefix_tokens: int, block_size: int
+) -> Savings:
+    """All closed forms for one choice of samples and prefix."""
+    return Savings(
+        100 * parallel_saving(requests, samples, block_size),
+        100 * prefix_saving(requests, prefix_tokens, block_size),
+        savings_table(requests, block_size),
+    )
 
 
 def shared_runs(
