@@ -91,7 +91,7 @@ def break_even_rates(model: ModelEstimate, option: CacheOption) -> tuple[float, 
 
 def _bisect(curve: Callable[[float], float], low: float, high: float) -> float:
     below = curve(low) < 0
-    for _ in range(50):
+    for _ in range(32):
         middle = math.sqrt(low * high)
         if (curve(middle) < 0) == below:
             low = middle
@@ -144,7 +144,7 @@ def _winner(model: ModelEstimate, curves: Sequence[SavingCurve], rate: float) ->
 def _flip(
     model: ModelEstimate, curves: Sequence[SavingCurve], low: float, high: float, before: str
 ) -> float:
-    for _ in range(40):
+    for _ in range(28):
         middle = math.sqrt(low * high)
         if _winner(model, curves, middle) == before:
             low = middle
@@ -169,7 +169,7 @@ def bill_frame(model: ModelEstimate, outcome: Outcome | None = None) -> pd.DataF
     )
 
 
-def rate_frame(model: ModelEstimate, points: int = 81) -> pd.DataFrame:
+def rate_frame(model: ModelEstimate, points: int = 49) -> pd.DataFrame:
     """Columns requests_per_hour, lifetime, saving (dollars a month), saving_share (of the bill)."""
     here = model.workload.requests_per_hour
     low, high = min(here / 50, 1.0), max(here * 20, 200.0)
@@ -195,7 +195,7 @@ def break_even_frame(model: ModelEstimate) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["lifetime", "requests_per_hour"])
 
 
-def prefix_frame(model: ModelEstimate, points: int = 60) -> pd.DataFrame:
+def prefix_frame(model: ModelEstimate, points: int = 40) -> pd.DataFrame:
     """Columns prefix_tokens, lifetime, saving: the provider's minimum shows as a cliff."""
     here = model.workload.prefix_tokens
     minimum = model.rules.minimum.tokens if model.rules.minimum else 0

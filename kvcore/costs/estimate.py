@@ -93,11 +93,9 @@ class ModelEstimate:
         return self.without.output + self._changing_dollars()
 
     def _changing_dollars(self) -> Decimal:
-        calls = conversation(self.workload)
-        monthly = Decimal(str(self.workload.conversations_per_month))
-        changing = self.workload.changing_tokens
-        per_conversation = sum(self.rates.fresh(call.prompt) for call in calls) * changing
-        return per_conversation * monthly / 1_000_000
+        prompts = conversation(self.workload).prompt.astype(float)
+        changing = np.full_like(prompts, self.workload.changing_tokens)
+        return _monthly(self.rates, self.workload, prompts, changing, Rates.fresh)
 
     @property
     def sentence(self) -> str:
@@ -250,7 +248,7 @@ def outcome_of(
 
 def bill_without(found: Rates, workload: Workload) -> Bill:
     """The month without any caching: every prompt token is fresh."""
-    prompts = np.array([call.prompt for call in conversation(workload)], dtype=float)
+    prompts = conversation(workload).prompt.astype(float)
     per_call = np.full_like(prompts, workload.answer_tokens)
     return Bill(
         fresh=_monthly(found, workload, prompts, prompts, Rates.fresh),
@@ -290,13 +288,20 @@ def _monthly(
     found: Rates, workload: Workload, prompts: np.ndarray, tokens: np.ndarray, price: Price
 ) -> Decimal:
     """Dollars a month for tokens per call, each call at the price of its own prompt length."""
-    steps = np.searchsorted(np.array(found.tier_starts(), dtype=float), prompts, side="left")
-    total = Decimal(0)
-    for step in np.unique(steps):
-        among = steps == step
-        count = Decimal(str(round(float(tokens[among].sum()), 6)))
-        total += count * price(found, int(prompts[among][0]))
+    starts = found.tier_starts()
+    if not starts or prompts.max() <= starts[0]:
+        total = _decimal(tokens) * price(found, 0)
+    else:
+        steps = np.searchsorted(np.array(starts, dtype=float), prompts, side="left")
+        total = sum(
+            _decimal(tokens[steps == step]) * price(found, int(prompts[steps == step][0]))
+            for step in np.unique(steps)
+        )
     return total * Decimal(str(workload.conversations_per_month)) / 1_000_000
+
+
+def _decimal(tokens: np.ndarray) -> Decimal:
+    return Decimal(str(round(float(tokens.sum()), 6)))
 
 
 def _stored(
@@ -336,7 +341,7 @@ def _sentence(model: ModelEstimate) -> str:
 
 def _why_nothing(model: ModelEstimate) -> str:
     minimum = model.rules.minimum
-    longest = conversation(model.workload)[-1].prompt
+    longest = int(conversation(model.workload).prompt.max())
     if minimum and longest < minimum.tokens:
         return f"no prompt reaches the {minimum.tokens:,} tokens that {model.model} caches from"
     if minimum and model.workload.prefix_tokens < minimum.tokens:

@@ -16,15 +16,18 @@ import numpy as np
 from kvcore.costs.rules import CacheOption, Rules
 from kvcore.costs.traffic import (
     Day,
-    day_hit_rate,
+    day_hit_rates,
     replay_arrivals,
     schedule_hit_rate,
     zipf_shares,
 )
-from kvcore.costs.workload import Call, Workload, conversation
+from kvcore.costs.workload import Conversation, Workload, conversation
 
 PREFIX = "prefix"
 CONVERSATION = "conversation"
+
+LARGEST_ZIPF = 1_000_000
+"""Prefixes followed rank by rank; beyond them the last ranks stand for more."""
 
 
 @dataclass(frozen=True)
@@ -91,28 +94,37 @@ def _arrivals_hit_rate(
     if workload.arrivals == "schedule":
         return _schedule(workload, lifetime, renewed, visible_after)
     day = Day(workload.hours_per_day * 3600)
-    shares = _shares(workload)
-    return sum(
-        share
-        * day_hit_rate(
-            workload.starts_per_second * share / count,
-            lifetime,
-            day,
-            touches=workload.touches(),
-            renewed=renewed,
-            visible_after=visible_after,
-        )
-        for share, count in shares
+    shares, counts = _shares(workload)
+    hits = day_hit_rates(
+        workload.starts_per_second * shares / counts,
+        lifetime,
+        day,
+        touches=workload.touches(),
+        renewed=renewed,
+        visible_after=visible_after,
     )
+    return float(shares @ hits)
 
 
-def _shares(workload: Workload) -> list[tuple[float, int]]:
-    """(share of the traffic, number of prefixes that have it together)."""
+def _shares(workload: Workload) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the traffic, and how many prefixes have each together."""
     if not workload.uneven or workload.prefixes == 1:
-        return [(1.0, workload.prefixes)]
-    shares = zipf_shares(workload.prefixes)
-    groups = np.array_split(np.array(shares), min(200, workload.prefixes))
-    return [(float(group.sum()), len(group)) for group in groups]
+        return np.array([1.0]), np.array([workload.prefixes])
+    return _zipf_groups(workload.prefixes)
+
+
+@lru_cache(maxsize=16)
+def _zipf_groups(
+    prefixes: int, exact: int = 50, groups: int = 100
+) -> tuple[np.ndarray, np.ndarray]:
+    """The busiest prefixes one by one, the rest in groups of about equal rank ratio."""
+    top = min(prefixes, LARGEST_ZIPF)
+    shares = np.array(zipf_shares(top))
+    edges = np.unique(np.geomspace(min(exact, top), top, groups).astype(int))
+    starts = np.concatenate([np.arange(min(exact, top)), edges[:-1]])
+    ends = np.append(starts[1:], top)
+    sums = np.add.reduceat(shares, starts)
+    return sums, (ends - starts) * (prefixes / top)
 
 
 def _schedule(workload: Workload, lifetime: float, renewed: bool, visible_after: float) -> float:
@@ -127,33 +139,38 @@ def _schedule(workload: Workload, lifetime: float, renewed: bool, visible_after:
     return steady * max(0.0, 1 - 1 / max(per_day, 1.0))
 
 
-def conversation_hit_rate(workload: Workload, option: CacheOption, call: Call) -> float:
-    """How likely the call before is still in the cache: the pause was no longer than τ.
+def conversation_hit_rates(
+    workload: Workload, option: CacheOption, calls: Conversation
+) -> np.ndarray:
+    """How likely the call before each is still in the cache: the pause was no longer than τ.
 
     People's pauses are exponential around their mean; the calls of a loop follow at a fixed gap.
     """
-    if call.gap == "" or workload.unstable_top or workload.batch:
-        return 0.0
-    if call.gap == "loop":
-        return 1.0 if workload.seconds_between_calls <= option.seconds else 0.0
-    if workload.seconds_between_turns == 0:
-        return 1.0
-    return -math.expm1(-option.seconds / workload.seconds_between_turns)
+    if workload.unstable_top or workload.batch:
+        return np.zeros(len(calls.prompt))
+    in_loop = 1.0 if workload.seconds_between_calls <= option.seconds else 0.0
+    pause = workload.seconds_between_turns
+    after_pause = -math.expm1(-option.seconds / pause) if pause else 1.0
+    hits = np.where(calls.in_loop, in_loop, after_pause)
+    hits[0] = 0.0
+    return hits
 
 
-def _own_prefix_hit_rate(workload: Workload, option: CacheOption, call: Call) -> float:
+def _own_prefix_hit_rates(
+    workload: Workload, option: CacheOption, calls: Conversation
+) -> np.ndarray:
     """How likely this conversation itself keeps its stable prefix alive from call to call.
 
     Without renewal an entry dies τ after its write however often it is read: λτ/(1 + λτ) at
     the conversation's own pace.
     """
-    own = conversation_hit_rate(workload, option, call)
-    if option.renewed or own == 0:
+    own = conversation_hit_rates(workload, option, calls)
+    if option.renewed:
         return own
-    if call.gap == "loop":
-        gap = max(workload.seconds_between_calls, 1e-9)
-        return schedule_hit_rate(gap, option.seconds, renewed=False)
-    return option.seconds / (option.seconds + workload.seconds_between_turns)
+    gap = max(workload.seconds_between_calls, 1e-9)
+    in_loop = schedule_hit_rate(gap, option.seconds, renewed=False)
+    after_pause = option.seconds / (option.seconds + workload.seconds_between_turns)
+    return np.where(own > 0, np.where(calls.in_loop, in_loop, after_pause), 0.0)
 
 
 def expected_tokens(
@@ -173,32 +190,33 @@ def expected_tokens(
     if prefix_hit is None:
         prefix_hit = prefix_hit_rate(workload, option, visibility(workload, rules))
     calls = conversation(workload)
-    rows = [_call(workload, rules, option, placement, prefix_hit, call) for call in calls]
-    prompt = np.array([call.prompt for call in calls], dtype=float)
-    read, write = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    stable = rules.cacheable(workload.prefix_tokens)
+    if option.stored:
+        read, write = stable * calls.keeps_prefix, np.zeros(len(calls.prompt))
+    elif placement == PREFIX:
+        keeps = _own_prefix_hit_rates(workload, option, calls)
+        alive = (1 - (1 - keeps) * (1 - prefix_hit)) * calls.keeps_prefix
+        read, write = stable * alive, stable * (1 - alive)
+    else:
+        read, write = _whole_conversation(workload, rules, option, prefix_hit, calls, stable)
+    prompt = calls.prompt.astype(float)
     return Expected(prompt, prompt - read - write, read, write, prefix_hit)
 
 
-def _call(
+def _whole_conversation(
     workload: Workload,
     rules: Rules,
     option: CacheOption,
-    placement: str,
     prefix_hit: float,
-    call: Call,
-) -> tuple[float, float]:
-    """(read, written) tokens expected of one call."""
-    stable = rules.cacheable(workload.prefix_tokens)
-    own = conversation_hit_rate(workload, option, call)
-    keeps = own if placement == CONVERSATION else _own_prefix_hit_rate(workload, option, call)
-    prefix_alive = 1 - (1 - keeps) * (1 - prefix_hit) if call.keeps_prefix else 0.0
-    if option.stored:
-        return (stable if call.keeps_prefix else 0.0), 0.0
-    if placement == PREFIX:
-        return stable * prefix_alive, stable * (1 - prefix_alive)
-    whole = rules.cacheable(call.prompt)
-    before = rules.cacheable(call.previous)
-    chain = own if before else 0.0
-    only_prefix = max(0.0, prefix_alive - chain)
-    read = chain * before + only_prefix * min(stable, whole)
+    calls: Conversation,
+    stable: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(read, written) tokens expected of each call when all up to the latest message is cached."""
+    own = conversation_hit_rates(workload, option, calls)
+    prefix_alive = (1 - (1 - own) * (1 - prefix_hit)) * calls.keeps_prefix
+    whole = rules.cacheable(calls.prompt)
+    before = np.where(calls.previous > 0, rules.cacheable(calls.previous), 0)
+    chain = np.where(before > 0, own, 0.0)
+    only_prefix = np.maximum(0.0, prefix_alive - chain)
+    read = chain * before + only_prefix * np.minimum(stable, whole)
     return read, whole - read

@@ -257,7 +257,7 @@ def cliffs(model: ModelEstimate, using: str | None = None) -> tuple[str, ...]:
             f"The stable prefix of {workload.prefix_tokens:,} tokens is {side} the minimum of "
             f"{minimum:,}: under it nothing is cached, and no error says so."
         )
-    prompts = [call.prompt for call in conversation(workload)]
+    prompts = conversation(workload).prompt.tolist()
     for start in model.rates.tier_starts():
         if any(0.9 * start <= prompt <= start for prompt in prompts):
             found.append(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 
 from genai_prices.data_snapshot import DataSnapshot, get_snapshot
@@ -109,6 +109,10 @@ class Rates:
 
     def tier_starts(self) -> tuple[int, ...]:
         """Prompt lengths above which (strictly) the whole request costs more."""
+        return self._starts
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
         tiered = (p for p in vars(self.prices).values() if isinstance(p, TieredPrices))
         return tuple(sorted({tier.start for price in tiered for tier in price.tiers}))
 

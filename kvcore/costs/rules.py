@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from kvcore.costs.overlay import first_row
 from kvcore.costs.prices import LONG_WRITE, Rates
+
+Tokens = TypeVar("Tokens", int, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -76,17 +80,16 @@ class Rules:
         known = ", ".join(option.id for option in self.options)
         raise KeyError(f"{self.model} sells no {option_id!r} cache; it has {known}.")
 
-    def cacheable(self, tokens: int) -> int:
+    def cacheable(self, tokens: Tokens) -> Tokens:
         """How much of a prefix of this length can be cached: nothing below the minimum, then
         whole steps of the increment (128 at OpenAI before GPT-5.6), else all of it."""
         return cacheable(tokens, self.minimum.tokens if self.minimum else 0, self.increment)
 
 
-def cacheable(tokens: int, minimum: int, increment: int = 1) -> int:
-    """P if P ≥ minimum, else 0, rounded down to minimum + k·increment."""
-    if tokens < minimum:
-        return 0
-    return minimum + (tokens - minimum) // increment * increment
+def cacheable(tokens: Tokens, minimum: int, increment: int = 1) -> Tokens:
+    """P if P ≥ minimum, else 0, rounded down to minimum + k·increment. Takes arrays too."""
+    stepped = minimum + (tokens - minimum) // increment * increment
+    return stepped * (tokens >= minimum)
 
 
 def rules_for(rates: Rates) -> Rules:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -210,22 +211,45 @@ def day_hit_rate(
     and for conversations away from the day's edges. Not renewed: the steady formula, with one
     more miss a day where the night outlives the entry.
     """
-    if rate <= 0 or day.open_seconds <= 0:
-        return 0.0
+    rates = np.array([rate])
+    return float(
+        day_hit_rates(
+            rates, lifetime, day, touches=touches, renewed=renewed, visible_after=visible_after
+        )[0]
+    )
+
+
+def day_hit_rates(
+    rates: np.ndarray,
+    lifetime: float,
+    day: Day,
+    *,
+    touches: Sequence[Touches] = (),
+    renewed: bool = True,
+    visible_after: float = 0.0,
+) -> np.ndarray:
+    """`day_hit_rate` for many rates at once."""
+    if day.open_seconds <= 0:
+        return np.zeros_like(rates)
+    touched = 1 + sum(t.count for t in touches)
     if not renewed:
-        steady = poisson_hit_rate(
-            rate * (1 + sum(t.count for t in touches)),
-            lifetime,
-            renewed=False,
-            visible_after=visible_after,
+        return np.array(
+            [_not_renewed(float(rate), touched, lifetime, day, visible_after) for rate in rates]
         )
-        return _less_cold_morning(steady, rate, lifetime, day)
     window = day.open_in_window(_open_moments(day, lifetime), lifetime)
-    exponent = rate * (window + sum(t.covered(window) for t in touches))
-    per_second = rate * (1 + sum(t.count for t in touches))
+    covered = window + sum(t.covered(window) for t in touches)
     delay = min(visible_after, lifetime)
-    miss = np.exp(-exponent) * (1 + per_second * delay)
-    return max(0.0, 1 - float(np.average(np.minimum(miss, 1.0), weights=_weights(day, lifetime))))
+    miss = np.exp(-rates[:, None] * covered) * (1 + rates[:, None] * touched * delay)
+    weights = _weights(day, lifetime)
+    hit = 1 - np.minimum(miss, 1.0) @ (weights / weights.sum())
+    return np.where(rates > 0, np.maximum(hit, 0.0), 0.0)
+
+
+def _not_renewed(
+    rate: float, touched: float, lifetime: float, day: Day, visible_after: float
+) -> float:
+    steady = poisson_hit_rate(rate * touched, lifetime, renewed=False, visible_after=visible_after)
+    return _less_cold_morning(steady, rate, lifetime, day) if rate > 0 else 0.0
 
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(48)
@@ -241,10 +265,12 @@ def _pieces(day: Day, lifetime: float) -> list[tuple[float, float]]:
     return list(zip(edges, edges[1:], strict=False))
 
 
+@lru_cache(maxsize=256)
 def _open_moments(day: Day, lifetime: float) -> np.ndarray:
     return np.concatenate([(a + b) / 2 + (b - a) / 2 * _NODES for a, b in _pieces(day, lifetime)])
 
 
+@lru_cache(maxsize=256)
 def _weights(day: Day, lifetime: float) -> np.ndarray:
     return np.concatenate([(b - a) / 2 * _NODE_WEIGHTS for a, b in _pieces(day, lifetime)])
 

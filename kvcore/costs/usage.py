@@ -425,7 +425,12 @@ def _with_suffix(text: str) -> int | None:
 
 
 def _is_responses(usage: Mapping[str, Any]) -> bool:
-    names = ("input_tokens_details", "input_token_details", "output_tokens_details")
+    names = (
+        "input_tokens_details",
+        "input_token_details",
+        "output_tokens_details",
+        "cached_tokens",
+    )
     return _has(usage, "input_tokens") and _has(usage, *names)
 
 
@@ -435,7 +440,8 @@ def _responses(usage: Mapping[str, Any], hints: _Hints) -> TokenCounts:
     short, long = _openai_writes(usage, inside)
     return inclusive(
         _tokens(usage, "input_tokens"),
-        _tokens(inside, "cached_tokens") or _tokens(usage, "cache_read_input_tokens"),
+        _tokens(inside, "cached_tokens")
+        or _tokens(usage, "cached_tokens", "cache_read_input_tokens"),
         short,
         long,
         _tokens(usage, "output_tokens"),
@@ -802,7 +808,18 @@ def _is_plain(usage: Mapping[str, Any]) -> bool:
 
 
 def _plain(usage: Mapping[str, Any], hints: _Hints) -> TokenCounts:
-    """No cache field at all: inclusive and exclusive are the same."""
+    """No cache field at all: inclusive and exclusive are the same.
+
+    A cache count under a name that no API uses is refused: priced as nothing it would be wrong.
+    """
+    for key, value in usage.items():
+        if "cach" in str(key).lower() and isinstance(value, int | float) and value > 0:
+            if isinstance(value, bool):
+                continue
+            raise UsageError(
+                "The record holds a count of cached tokens under a name that no known API uses, "
+                "so it cannot be told whether the input includes it."
+            )
     return exclusive(_tokens(usage, "input_tokens"), 0, 0, 0, _tokens(usage, "output_tokens"))
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import lru_cache
+
+import numpy as np
 
 from kvcore.costs.traffic import Touches
 
@@ -125,10 +128,6 @@ class Workload:
             Touches(self.seconds_between_calls, self.turns * (self.calls_per_turn - 1)),
         )
 
-    def gap_before(self, call: int) -> str:
-        """Whether call number `call` (from 2) follows a person's pause or the loop itself."""
-        return "turn" if (call - 1) % self.calls_per_turn == 0 else "loop"
-
 
 def _at_least(workload: Workload, least: int, *names: str) -> None:
     for name in names:
@@ -141,39 +140,53 @@ def _words(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Call:
-    """One API request of a conversation: what it sends and what was sent before it.
+class Conversation:
+    """The API requests of one conversation in order, as arrays with an entry for each.
 
-    `previous` is the prompt of the call before, all of it a prefix of this one, or 0 when
-    something (a compaction, another model) came between. `keeps_prefix` is False when even the
-    stable prefix cannot be read.
+    `prompt`: tokens sent, all that came before included. `previous`: the prompt of the call
+    before, all of it a prefix of this one, or 0 when something (a compaction, another model) came
+    between. `in_loop`: the call follows at a loop's pace rather than after a person's pause.
+    `keeps_prefix` is False where even the stable prefix cannot be read.
     """
 
-    number: int
-    prompt: int
-    previous: int
-    gap: str
-    keeps_prefix: bool = True
+    prompt: np.ndarray
+    previous: np.ndarray
+    in_loop: np.ndarray
+    keeps_prefix: np.ndarray
 
 
-def conversation(workload: Workload) -> tuple[Call, ...]:
-    """The calls of one conversation in order: each resends all that came before it."""
-    events = {event.call: event for event in workload.events}
-    calls: list[Call] = []
-    history = 0
-    for number in range(1, workload.calls + 1):
-        event = events.get(number)
-        if event is not None and event.kind == COMPACTION:
-            history = event.summary_tokens
-        prompt = workload.prefix_tokens + history + workload.changing_tokens
-        calls.append(
-            Call(
-                number=number,
-                prompt=prompt,
-                previous=0 if event is not None or not calls else calls[-1].prompt,
-                gap="" if number == 1 else workload.gap_before(number),
-                keeps_prefix=event is None or event.kind == COMPACTION,
-            )
-        )
-        history += workload.changing_tokens + workload.answer_tokens
-    return tuple(calls)
+def conversation(workload: Workload) -> Conversation:
+    """The calls of one conversation: each resends all that came before it."""
+    history, chained, in_loop, keeps_prefix = _course(
+        workload.calls,
+        workload.calls_per_turn,
+        workload.changing_tokens,
+        workload.answer_tokens,
+        workload.events,
+    )
+    prompt = workload.prefix_tokens + history + workload.changing_tokens
+    before = np.concatenate([[0], prompt[:-1]])
+    return Conversation(prompt, np.where(chained, before, 0), in_loop, keeps_prefix)
+
+
+@lru_cache(maxsize=256)
+def _course(
+    calls: int, calls_per_turn: int, changing: int, answer: int, events: tuple[Event, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(history before each call, whether it continues the one before, in a loop, prefix kept)."""
+    by_call = {event.call: event for event in events}
+    history = np.zeros(calls, dtype=np.int64)
+    for index in range(1, calls):
+        event = by_call.get(index + 1)
+        compacted = event is not None and event.kind == COMPACTION
+        grown = history[index - 1] + changing + answer
+        history[index] = event.summary_tokens if compacted else grown
+    numbers = np.arange(calls)
+    broken = np.isin(numbers + 1, list(by_call))
+    cold = [call for call, event in by_call.items() if event.kind != COMPACTION]
+    return (
+        history,
+        ~broken & (numbers > 0),
+        numbers % calls_per_turn != 0,
+        ~np.isin(numbers + 1, cold),
+    )

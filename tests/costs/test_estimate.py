@@ -138,7 +138,7 @@ def test_a_simulated_growing_chat_costs_what_the_estimate_says():
     rng = np.random.default_rng(2)
     count = 20_000
     pauses = rng.exponential(240, (count, 6))
-    prompts = np.array([call.prompt for call in conversation(workload)], dtype=float)
+    prompts = conversation(workload).prompt.astype(float)
     before = np.concatenate([[0], prompts[:-1]])
     alive = pauses <= 300
     alive[:, 0] = False
