@@ -10,7 +10,6 @@ import pandas as pd
 from kvcore.architecture import Architecture, FieldSource, LayerGroup, LayerKind
 from kvcore.capacity import Deployment, Users, memory_shares, users_at, users_with_prefix
 from kvcore.engines.conformance import Result
-from kvcore.engines.logs import LogError, known_figures, read_log
 from kvcore.engines.reconcile import Row
 from kvcore.formats import KVFormat, Scaling
 from kvcore.units import GIB, gb, gib
@@ -338,18 +337,3 @@ def ranks_frame(
             }
         )
     return pd.DataFrame(rows)
-
-
-MOST_LINES = 5_000
-
-
-def lines_that_matter(log: str) -> str:
-    """The lines of a start-up log that give a figure by themselves, of the first 5,000."""
-    return "\n".join(line for line in log.splitlines()[:MOST_LINES] if _has_figure(line))
-
-
-def _has_figure(line: str) -> bool:
-    try:
-        return bool(known_figures(read_log(line)))
-    except LogError:
-        return False

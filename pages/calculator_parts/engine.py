@@ -9,13 +9,12 @@ from kvcore.architecture import Architecture
 from kvcore.calculator import (
     Subject,
     conformance_frame,
-    lines_that_matter,
     reconciliation_frame,
 )
 from kvcore.config_json import ConfigError, pack_text, unpack_text
 from kvcore.engines import conformance, llamacpp, sglang, vllm
 from kvcore.engines.common import PlanError
-from kvcore.engines.logs import LogError, read_log
+from kvcore.engines.logs import LogError, figure_lines, read_log
 from kvcore.engines.reconcile import reconcile
 from kvcore.formats import FORMATS, FormatError
 from pages.calculator_parts.hardware import Hardware, Request
@@ -256,7 +255,7 @@ def _restore_log() -> None:
 
 def _keep_log(text: str) -> None:
     """Put the log into the link: whole, or the lines with figures where it is long."""
-    packed = pack_text(text) or pack_text(lines_that_matter(text))
+    packed = pack_text(text) or pack_text("\n".join(figure_lines(text)))
     if packed is None:
         st.query_params.pop(LOG_LINK, None)
         st.caption("This log is too long for a link; the address does not carry it.")

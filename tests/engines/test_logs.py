@@ -13,6 +13,7 @@ from kvcore.engines.logs import (
     LogError,
     SglangLog,
     VllmLog,
+    figure_lines,
     known_figures,
     lines_with_figures,
     read_log,
@@ -154,6 +155,22 @@ class TestLlamaCpp:
     def test_an_old_line(self):
         (cache,) = read_log(logs.LLAMACPP_OLD).caches
         assert (cache.mib, cache.k_type, cache.v_type) == (1166.62, "q8_0", None)
+
+
+@pytest.mark.parametrize("text", logs.ALL)
+def test_a_log_cut_to_its_figure_lines_says_the_same(text):
+    noise = "\n".join(f"INFO step {i} of the loader" for i in range(20))
+    cut = "\n".join(figure_lines(f"{noise}\n{text}\n{noise}"))
+    assert "of the loader" not in cut
+    whole, short = read_log(text), read_log(cut)
+    assert type(whole) is type(short)
+    assert {
+        name: value for name, value in known_figures(whole).items() if not isinstance(value, list)
+    } == {
+        name: value for name, value in known_figures(short).items() if not isinstance(value, list)
+    }
+    sliding = [cache.sliding for cache in getattr(whole, "caches", [])]
+    assert sliding == [cache.sliding for cache in getattr(short, "caches", [])]
 
 
 class TestRefusals:
