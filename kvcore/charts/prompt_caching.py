@@ -26,7 +26,16 @@ SENT = {
 LINE, BREAK_EVEN, HERE, MINIMUM = "line", "break-even", "you are here", "minimum"
 """What a row of a curve's frame is, in its column `kind`."""
 
-_DOLLARS = "$,.2~f"
+_DOLLARS = "$,.4~r"
+
+
+def _short_dollars(value: str) -> str:
+    """Three digits; thousands as k. (SI prefixes alone would call ten cents 100m.)"""
+    return f"abs({value}) >= 1000 ? format({value}, '$,.3~s') : format({value}, '$,.3~r')"
+
+
+def _dollar_axis(**options: object) -> alt.Axis:
+    return alt.Axis(labelExpr=_short_dollars("datum.value"), **options)
 
 
 def bill(frame: pd.DataFrame) -> alt.LayerChart:
@@ -37,7 +46,7 @@ def bill(frame: pd.DataFrame) -> alt.LayerChart:
         .transform_joinaggregate(total="sum(dollars)", groupby=["scenario"])
         .transform_joinaggregate(top="max(total)")
         .transform_calculate(
-            label="datum.dollars / datum.top > 0.07 ? '$' + format(datum.dollars, ',.3~s') : ''"
+            label=f"datum.dollars / datum.top > 0.07 ? ({_short_dollars('datum.dollars')}) : ''"
         )
         .encode(
             y=alt.Y("scenario:N", title=None, sort=None, axis=alt.Axis(labelLimit=200)),
@@ -45,7 +54,7 @@ def bill(frame: pd.DataFrame) -> alt.LayerChart:
                 "dollars:Q",
                 title="Dollars a month",
                 stack="zero",
-                axis=alt.Axis(format="$,.3~s", tickCount=6),
+                axis=_dollar_axis(tickCount=6),
             ),
             order=alt.Order("order:Q"),
         )
@@ -58,10 +67,10 @@ def bill(frame: pd.DataFrame) -> alt.LayerChart:
             alt.Tooltip("dollars:Q", title="Dollars a month", format=_DOLLARS),
         ],
     )
-    labels = base.mark_text(fontSize=11).encode(
+    labels = base.mark_text(color="black", fontSize=11).encode(
         x=alt.X("dollars:Q", stack="zero", bandPosition=0.5), text="label:N"
     )
-    return (bars + labels).properties(height=150)
+    return (bars + labels).properties(height=270)
 
 
 def saving_by_rate(frame: pd.DataFrame, lifetimes: tuple[str, ...] = ()) -> alt.LayerChart:
@@ -104,9 +113,12 @@ def saving_by_rate(frame: pd.DataFrame, lifetimes: tuple[str, ...] = ()) -> alt.
         ),
         Role.FOLLOWED,
     )
-    words = points.mark_text(align="left", dx=7, dy=12, fontSize=11).encode(text="label:N")
+    words = painted(
+        points.mark_text(align="left", dx=7, dy=12, fontSize=11).encode(text="label:N"),
+        Role.WASTED,
+    )
     drawn = _zero(frame, y) + lines + _rule(frame, HERE, x) + marks + words
-    return drawn.resolve_scale(color="independent").properties(height=320)
+    return _apart(drawn).properties(height=340)
 
 
 def saving_by_prefix(
@@ -117,7 +129,7 @@ def saving_by_prefix(
     Columns: kind (`LINE`, `MINIMUM`, `HERE`), prefix_tokens, lifetime, saving.
     """
     x = alt.X("prefix_tokens:Q", title="Stable prefix (tokens)", axis=alt.Axis(format=",d"))
-    y = alt.Y("saving:Q", title="Saved (dollars a month)", axis=alt.Axis(format="$,.3~s"))
+    y = alt.Y("saving:Q", title="Saved (dollars a month)", axis=_dollar_axis())
     lines = _lines(frame, lifetimes).encode(
         x=x,
         y=y,
@@ -128,7 +140,8 @@ def saving_by_prefix(
         ],
     )
     cliff = _rule(frame, MINIMUM, x, least)
-    return (_zero(frame, y) + lines + cliff + _rule(frame, HERE, x)).properties(height=320)
+    drawn = _zero(frame, y) + lines + cliff + _rule(frame, HERE, x)
+    return _apart(drawn).properties(height=340)
 
 
 def tokens_by_call(frame: pd.DataFrame) -> alt.Chart:
@@ -159,7 +172,7 @@ def dollars_by_call(frame: pd.DataFrame) -> alt.Chart:
         .mark_line(point={"size": 30})
         .encode(
             x=alt.X("call:Q", title="Call of the conversation", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("dollars:Q", title="Dollars so far", axis=alt.Axis(format="$,.3~f")),
+            y=alt.Y("dollars:Q", title="Dollars so far", axis=_dollar_axis()),
             color=colour("bill", BILLS),
             strokeDash=dash("bill", BILLS),
             tooltip=[
@@ -177,7 +190,7 @@ def models(frame: pd.DataFrame, rows: int = 3) -> alt.LayerChart:
     base = alt.Chart(frame).encode(
         y=alt.Y("model:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=240)),
         yOffset=alt.YOffset("bill:N", sort=list(BILLS)),
-        x=alt.X("dollars:Q", title="Dollars a month", axis=alt.Axis(format="$,.3~s")),
+        x=alt.X("dollars:Q", title="Dollars a month", axis=_dollar_axis()),
     )
     bars = base.mark_bar().encode(
         color=colour("bill", BILLS),
@@ -187,22 +200,23 @@ def models(frame: pd.DataFrame, rows: int = 3) -> alt.LayerChart:
             alt.Tooltip("dollars:Q", title="Dollars a month", format=_DOLLARS),
         ],
     )
-    words = (
-        base.transform_calculate(label="'$' + format(datum.dollars, ',.3~s')")
+    words = painted(
+        base.transform_calculate(label=_short_dollars("datum.dollars"))
         .mark_text(align="left", dx=4, fontSize=11)
-        .encode(text="label:N")
+        .encode(text="label:N"),
+        Role.WASTED,
     )
-    return (bars + words).properties(height=60 + 56 * rows)
+    return _apart(bars + words).properties(height=140 + 60 * rows)
 
 
 def doubts(frame: pd.DataFrame, rows: int = 4) -> alt.LayerChart:
     """How far each doubtful input moves the saving. Columns: driver, low, high, saving, order."""
-    y = alt.Y("driver:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=320))
+    y = alt.Y("driver:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=230))
     spans = painted(
         alt.Chart(frame)
         .mark_bar(height=12)
         .encode(
-            x=alt.X("low:Q", title="Saved (dollars a month)", axis=alt.Axis(format="$,.3~s"),
+            x=alt.X("low:Q", title="Saved (dollars a month)", axis=_dollar_axis(),
                     scale=alt.Scale(zero=False)),
             x2="high:Q",
             y=y,
@@ -217,7 +231,7 @@ def doubts(frame: pd.DataFrame, rows: int = 4) -> alt.LayerChart:
     estimate = painted(
         alt.Chart(frame).mark_tick(thickness=3, size=20).encode(x="saving:Q", y=y), Role.FOLLOWED
     )
-    return (spans + estimate).resolve_scale(color="independent").properties(height=50 + 30 * rows)
+    return _apart(spans + estimate).properties(height=70 + 34 * rows)
 
 
 def hit_rate(frame: pd.DataFrame, series: tuple[str, ...] = (), by: str = "hour") -> alt.Chart:
@@ -260,7 +274,7 @@ def lifetimes(frame: pd.DataFrame, rows: int = 4) -> alt.LayerChart:
         y=alt.Y(
             "lifetime:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=260)
         ),
-        x=alt.X("paid:Q", title="Dollars for the uploaded period", axis=alt.Axis(format="$,.3~s")),
+        x=alt.X("paid:Q", title="Dollars for the uploaded period", axis=_dollar_axis()),
     )
     bars = painted(
         base.mark_bar().encode(
@@ -271,12 +285,13 @@ def lifetimes(frame: pd.DataFrame, rows: int = 4) -> alt.LayerChart:
         ),
         Role.CACHED,
     )
-    words = (
-        base.transform_calculate(label="format(datum.paid, '$,.2~f')")
+    words = painted(
+        base.transform_calculate(label=_short_dollars("datum.paid"))
         .mark_text(align="left", dx=4, fontSize=11)
-        .encode(text="label:N")
+        .encode(text="label:N"),
+        Role.WASTED,
     )
-    return (bars + words).properties(height=50 + 34 * rows)
+    return _apart(bars + words).properties(height=70 + 40 * rows)
 
 
 _CALLS = alt.Axis(labelAngle=0, labelOverlap=True)
@@ -300,22 +315,28 @@ def _rule(frame: pd.DataFrame, kind: str, x: alt.X, words: str | None = None) ->
         .transform_calculate(words=f"'{words or kind}'")
         .encode(x=x)
     )
-    rule = here.mark_rule(strokeDash=[3, 3], strokeWidth=1.5, opacity=0.7)
+    rule = here.mark_rule(strokeDash=[3, 3], strokeWidth=1.5)
     text = here.mark_text(align="left", dx=5, fontSize=11).encode(
         y=alt.value(10 if kind == HERE else 26), text="words:N"
     )
-    return rule + text
+    return painted(rule, Role.WASTED) + painted(text, Role.WASTED)
 
 
 def _zero(frame: pd.DataFrame, y: alt.Y) -> alt.Chart:
     field = y.shorthand.split(":")[0]
-    return (
+    zero = (
         alt.Chart(frame)
         .transform_aggregate(rows="count()")
         .transform_calculate(**{field: "0"})
-        .mark_rule(opacity=0.5)
+        .mark_rule()
         .encode(y=y)
     )
+    return painted(zero, Role.WASTED)
+
+
+def _apart(chart: alt.LayerChart) -> alt.LayerChart:
+    """Layers painted in a role beside layers with series: each keeps its own scale and legend."""
+    return chart.resolve_scale(color="independent", strokeDash="independent")
 
 
 def _place(names: list[str]) -> str:

@@ -208,7 +208,8 @@ def other_lifetimes(
 
     A request's cacheable part is what it read or wrote. Under another lifetime it reads as much
     of that as the request before it left behind, if that is no longer ago than the lifetime
-    (renewed by each hit), and writes the rest.
+    (renewed by each hit), and writes the rest. Models with reads and no writes stay as they were
+    recorded: their export does not say what was written.
     """
     recorded = price_frame(frame, contract=contract).totals
     found = [
@@ -233,7 +234,11 @@ def _lifetimes(
 ) -> np.ndarray:
     group, names = _models(frame)
     by_model = [seconds(provider, model)[place] for provider, model in names]
-    return np.array([np.nan if s is None else s for s in by_model], dtype=float)[group]
+    lifetimes = np.array([np.nan if s is None else s for s in by_model], dtype=float)
+    written = (frame["write_short"] + frame["write_long"]).to_numpy(dtype=float)
+    reads = np.bincount(group, frame["cache_read"].to_numpy(dtype=float), len(names))
+    lifetimes[(np.bincount(group, written, len(names)) == 0) & (reads > 0)] = np.nan
+    return lifetimes[group]
 
 
 def as_if(

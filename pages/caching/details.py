@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
 
@@ -28,6 +28,7 @@ from kvcore.costs.estimate import (
     ModelEstimate,
     Outcome,
     estimate_model,
+    evaluate,
     next_quarter,
     repriced,
 )
@@ -52,24 +53,21 @@ def rules_of_thumb(found: Estimate, main: ModelEstimate) -> None:
     """The four well-known facts for each model: where they are true, and what holds where not."""
     st.markdown("**The rules of thumb, checked for each model**")
     others = [model for model in found.models if model.model != main.model]
-    rows = [row for model in (main, *others) for row in _facts(model)]
-    st.dataframe(pd.DataFrame(rows), hide_index=True, height=180, key=f"{PREFIX}facts")
+    for model in (main, *others):
+        st.markdown(f"- **{as_text(model.model)}**: {_facts(model)}")
 
 
-def _facts(model: ModelEstimate) -> list[dict[str, str]]:
+def _facts(model: ModelEstimate) -> str:
+    """The facts that hold, then what this model has in place of those that do not."""
     try:
         facts = well_known_facts(model.rates)
-    except PriceError:
-        return []
-    return [
-        {
-            "model": model.model,
-            "rule of thumb": fact.claim,
-            "true": "yes" if fact.holds else "no",
-            "this model": fact.sentence,
-        }
-        for fact in facts
-    ]
+    except PriceError as problem:
+        return as_text(problem)
+    true = " ".join(fact.claim for fact in facts if fact.holds)
+    own = " ".join(dict.fromkeys(fact.sentence for fact in facts if not fact.holds))
+    if not own:
+        return f"all four hold. {as_text(true, 400)}"
+    return " ".join([as_text(true, 400), f"*But here:* {as_text(own, 400)}"]).strip()
 
 
 def not_priced(found: Estimate) -> None:
@@ -211,15 +209,14 @@ def conversation(found: Estimate, main: ModelEstimate, asked: Answers) -> None:
     outcome = _lifetime(main)
     if outcome is None:
         return
-    turns = main.workload.turns
-    if turns == 1:
-        turns = 10
+    if main.workload.calls == 1:
         st.caption(
-            "The questions above describe single requests; this is what a chat of ten turns with "
+            "The questions above describe single requests; this is what chats of ten turns with "
             "the same lengths would do."
         )
-    frame = turns_frame(main, outcome, turns=turns)
-    frame = frame.head(MOST_CALLS_DRAWN)
+        main = evaluate(main.rates, main.rules, replace(main.workload, turns=10))
+        outcome = main.outcome(outcome.option.id)
+    frame = turns_frame(main, outcome).head(MOST_CALLS_DRAWN)
     sent = frame.melt(
         "call", ["fresh", "cache_read", "cache_write"], var_name="kind", value_name="tokens"
     )

@@ -94,7 +94,8 @@ def _show(kept: Kept) -> None:
 
 def _refused(usage: Usage) -> None:
     if usage.duplicates:
-        st.caption(f"{usage.duplicates:,} repeats of the same usage were counted once.")
+        repeats = "line repeats" if usage.duplicates == 1 else "lines repeat"
+        st.caption(f"{usage.duplicates:,} {repeats} usage that was counted already.")
     if not usage.rejected:
         return
     st.warning(
@@ -217,6 +218,12 @@ def _lifetimes(kept: Kept) -> None:
             columns=["lifetime", "paid", "hit_rate", "order"],
         )
     frame = kept.lifetimes
+    if len(frame) < 3:
+        st.caption(
+            "Another lifetime cannot be priced from this file: it names no cache writes of a model "
+            "whose lifetime can be chosen."
+        )
+        return
     cheapest = frame.loc[frame["paid"].idxmin()]
     st.markdown("**What another lifetime would have cost**")
     draw(
