@@ -101,7 +101,9 @@ def _traffic_variations(model: ModelEstimate) -> Iterator[_Variation]:
 
     def scaled(name: str, *factors: float) -> list[ModelEstimate]:
         value = getattr(workload, name)
-        return [varied(**{name: type(value)(value * factor)}) for factor in factors]
+        if name.endswith("_tokens"):
+            return [varied(**{name: max(1, round(value * factor))}) for factor in factors]
+        return [varied(**{name: float(value) * factor}) for factor in factors]
 
     yield "requests per hour", "± 25 %", False, scaled("requests_per_hour", 0.75, 1.25)
     if workload.prefix_tokens:

@@ -10,7 +10,15 @@ from decimal import Decimal
 import numpy as np
 
 from kvcore.costs.expectation import Expected, expected_tokens
-from kvcore.costs.prices import Contract, PriceError, Rates, price_changes, rates, utc
+from kvcore.costs.prices import (
+    Contract,
+    PriceError,
+    Rates,
+    hours_note,
+    price_changes,
+    rates,
+    utc,
+)
 from kvcore.costs.rules import CacheOption, Rules, rules_for
 from kvcore.costs.workload import Workload, conversation
 from kvcore.units import dollars, percent
@@ -183,7 +191,9 @@ def estimate_model(
     )
     if "input_mtok" not in found.flat(0) or "output_mtok" not in found.flat(0):
         raise PriceError(f"{found.model} has no published price for both input and output tokens.")
-    return evaluate(found, rules_for(found), workload)
+    estimated = evaluate(found, rules_for(found), workload)
+    hourly = () if found.contract else hours_note(choice.model, choice.provider, found.at)
+    return replace(estimated, notes=(*estimated.notes, *hourly))
 
 
 def evaluate(found: Rates, rules: Rules, workload: Workload) -> ModelEstimate:
@@ -209,6 +219,13 @@ def _notes(rules: Rules, workload: Workload) -> list[str]:
         notes.append("The items of one batch never see each other's writes: no hits are counted.")
     if rules.minimum is None:
         notes.append("No minimum prefix is published for this model: none is assumed.")
+    per_minute = workload.requests_per_hour / 60 / workload.prefixes
+    if rules.spills_per_minute and per_minute > rules.spills_per_minute:
+        notes.append(
+            f"{per_minute:,.0f} requests a minute for one prefix are more than the "
+            f"{rules.spills_per_minute:g} or so that one machine takes: some will land where "
+            "nothing is cached, unless prompt_cache_key spreads them."
+        )
     if workload.arrivals == "recorded":
         notes.append("Hit rates are replayed from the recorded arrivals; volume is as entered.")
     return notes

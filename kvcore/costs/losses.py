@@ -16,7 +16,6 @@ from kvcore.costs.estimate import (
     Outcome,
     bill_of,
     bill_without,
-    evaluate,
     outcome_of,
     write_price,
 )
@@ -135,8 +134,8 @@ def _below_minimum(model: ModelEstimate, now: Outcome) -> Iterator[Loss]:
     without_minimum = replace(model.rules, minimum=replace(minimum, tokens=0))
     lost = now.bill.total - _bill(model, now, workload, without_minimum)
     padded = replace(workload, prefix_tokens=minimum.tokens)
-    longer = evaluate(model.rates, model.rules, padded)
-    worth = min(now.bill.total, bill_without(model.rates, workload).total) - longer.cheapest_total
+    cheapest = min(now.bill.total, bill_without(model.rates, workload).total)
+    worth = cheapest - _bill(model, now, padded, model.rules)
     fix = f"Lengthen the stable prefix to {minimum.tokens:,} tokens (examples, documentation)."
     if worth <= 0:
         fix = "Nothing: sending more tokens would cost more than the cache brings."
@@ -282,9 +281,9 @@ def _near_break_even(model: ModelEstimate, outcome: Outcome) -> Iterator[str]:
                 f"Requests for one prefix come every {workload_gap / 60:.1f} min, close to the "
                 f"lifetime of {seconds / 60:.0f} min: a little slower and none would hit."
             )
-    if outcome.option.write == "free" or model.workload.calls > 1:
-        return
     rates = model.rates
+    if outcome.option.write == "free" or model.workload.calls > 1 or rates.fresh() == 0:
+        return
     write = (
         rates.cache_write_long() if outcome.option.write == "long" else rates.cache_write_short()
     )

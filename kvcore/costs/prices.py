@@ -387,6 +387,23 @@ def _time_notes(entry: Provider, info: ModelInfo, moment: datetime) -> Iterator[
         )
 
 
+def hours_note(model: str, provider: str | None, moment: datetime) -> Iterator[str]:
+    """A sentence where this model's price depends on the hour of the day (UTC)."""
+    _, info = find(model, provider)
+    if not any(isinstance(c.constraint, TimeOfDateConstraint) for c in _conditional(info)):
+        return
+    by_hour = [
+        info.get_prices(moment.replace(hour=hour, minute=30)).input_mtok for hour in range(24)
+    ]
+    low, high = min(by_hour), max(by_hour)
+    if low != high:
+        dear = sum(price == high for price in by_hour)
+        yield (
+            f"The price depends on the hour: ${low} or, in {dear} hours of the day, ${high} per "
+            f"million input tokens. This uses the price at {moment:%H:%M} UTC."
+        )
+
+
 def storage_price(provider: str, model: str) -> Decimal | None:
     """Dollars per million tokens held for one hour, where a provider charges for holding."""
     row = first_row("storage", provider, model)

@@ -57,7 +57,11 @@ class CacheOption:
 
 @dataclass(frozen=True)
 class Rules:
-    """How one model's cache works at one provider."""
+    """How one model's cache works at one provider.
+
+    `unpriced` are options that it sells but that cannot be billed for, each with the reason;
+    `spills_per_minute`: requests for one prefix above which some miss on other machines.
+    """
 
     provider: str
     model: str
@@ -71,6 +75,7 @@ class Rules:
     date: str
     certain: bool
     note: str = ""
+    spills_per_minute: float | None = None
 
     def option(self, option_id: str) -> CacheOption:
         """One of the options by its id. Raises KeyError naming those there are."""
@@ -116,6 +121,7 @@ def rules_for(rates: Rates) -> Rules:
         date=row["date"],
         certain=row["certain"],
         note=row.get("note", ""),
+        spills_per_minute=row.get("spills_per_minute"),
     )
 
 

@@ -407,3 +407,19 @@ def test_any_workload_gives_bills_that_add_up(workload, model):
         assert 0 <= outcome.prefix_hit_rate <= 1
         assert 0 <= outcome.read_share <= 1
     assert found.cheapest_total <= found.without.total
+
+
+@pytest.mark.parametrize("contract", [{"fresh": "0", "output": "0"}, {"fresh": "0", "output": "5"}])
+def test_a_contract_that_charges_nothing_for_input_saves_nothing(contract):
+    choice = ModelChoice("claude-opus-5", "anthropic", contract=Contract.parse(**contract))
+    model = estimate([choice], at=NOW).models[0]
+    assert model.saving == 0
+    assert model.sentence.startswith(("Caching would change nothing", "claude-opus-5 charges"))
+
+
+def test_notes_say_what_the_numbers_leave_open():
+    busy = one("gpt-4o", "openai", requests_per_hour=3600)
+    assert any("60 requests a minute" in note for note in busy.notes)
+    hourly = one("deepseek-v4-pro", "deepseek")
+    assert any("depends on the hour" in note and "12:00 UTC" in note for note in hourly.notes)
+    assert one("claude-opus-5").notes == ()

@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kvcore.costs import estimate
+from kvcore.costs.curves import segments
 from kvcore.costs.doubts import uncertainty_band
 from kvcore.costs.losses import cliffs, losses
 from kvcore.costs.workload import Event
@@ -134,3 +137,42 @@ def test_a_disputed_minimum_widens_the_band():
     assert driver.is_fact
     sure = uncertainty_band(one("claude-sonnet-4-5", prefix_tokens=1_500))
     assert not any("minimum" in d.name for d in sure.drivers)
+
+
+@given(
+    tokens=st.integers(1, 200_000),
+    rate=st.floats(0.01, 50_000),
+    turns=st.integers(1, 5),
+    prefixes=st.integers(1, 5000),
+    parallel=st.integers(1, 50),
+    arrivals=st.sampled_from(["poisson", "schedule"]),
+    model=st.sampled_from(
+        [
+            ("claude-haiku-5-5", "anthropic"),
+            ("gpt-5.6-sol", "openai"),
+            ("gpt-4o", "openai"),
+            ("gemini-2.5-pro", "google"),
+        ]
+    ),
+)
+@settings(max_examples=12)
+def test_any_workload_can_be_asked_every_question(
+    tokens, rate, turns, prefixes, parallel, arrivals, model
+):
+    found = one(
+        *model,
+        prefix_tokens=tokens,
+        changing_tokens=0,
+        requests_per_hour=rate,
+        turns=turns,
+        prefixes=prefixes,
+        parallel=parallel,
+        arrivals=arrivals,
+    )
+    for outcome in found.outcomes:
+        for loss in losses(found, outcome.option.id):
+            assert loss.worth <= loss.dollars * Decimal("1.000001") or "Change to" in loss.fix
+        cliffs(found, outcome.option.id)
+        band = uncertainty_band(found, outcome.option.id)
+        assert band.low <= outcome.saving <= band.high
+    assert segments(found)
