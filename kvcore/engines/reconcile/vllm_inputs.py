@@ -174,7 +174,7 @@ def memory_of_ranks(log: VllmLog, settings: Settings, inputs: Inputs) -> list[fl
     given = settings.available_gib
     if isinstance(given, (int, float)):
         return [float(given)]
-    if given is not None:
+    if given:
         return [float(each) for each in given]
     last = _last_of_each_rank(log.available)
     if not last:
