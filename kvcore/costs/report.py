@@ -77,8 +77,8 @@ def _model_blocks(
     untouchable = float(model.untouchable / total) if total else 0.0
     yield Paragraph(
         f"Without caching the month costs {dollars(total)}. Caching cannot touch "
-        f"{dollars(model.untouchable)} of it ({percent(untouchable)}): the answers and what changes "
-        "in every request."
+        f"{dollars(model.untouchable)} of it ({percent(untouchable)}): the answers and what "
+        "changes in every request."
     )
     band = uncertainty_band(model)
     if band is not None:
@@ -237,7 +237,7 @@ def _markdown(block: Block) -> str:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>|#~$])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", " ".join(text.split()))
 
 
 def _cell(text: str) -> str:
@@ -250,7 +250,8 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8">
 <title>{title}</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }}
+body {{ font: 16px/1.5 system-ui, sans-serif }}
+body {{ max-width: 46rem; margin: 2rem auto; padding: 0 1rem }}
 table {{ border-collapse: collapse }}
 th, td {{ text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid }}
 </style>

@@ -176,6 +176,14 @@ class Touches:
             return self.count * np.minimum(self.mean, window)
         return self.count * self.mean * -np.expm1(-np.asarray(window, dtype=float) / self.mean)
 
+    def beyond(self, window: np.ndarray | float) -> np.ndarray | float:
+        """How many of the gaps are longer than the window: those touches may write anew."""
+        if self.count <= 0 or self.mean <= 0:
+            return np.zeros_like(np.asarray(window, dtype=float))
+        if not self.random:
+            return self.count * (self.mean > np.asarray(window, dtype=float))
+        return self.count * np.exp(-np.asarray(window, dtype=float) / self.mean)
+
 
 @dataclass(frozen=True)
 class Day:
@@ -208,8 +216,9 @@ def day_hit_rate(
     Renewed: an arrival misses iff nothing touched the prefix within τ before it. Conversations
     that start at rate λ and touch again later leave no touch in a window w with probability
     exp(−λ(w + Σ E min(gap, w))), w being the open part of the window: exact for single requests,
-    and for conversations away from the day's edges. Not renewed: the steady formula, with one
-    more miss a day where the night outlives the entry.
+    and for conversations away from the day's edges. Who comes within t0 of a write misses too:
+    (1 + λt0·writers), writers being the first call and the touches after longer gaps. Not
+    renewed: the steady formula, with one more miss a day where the night outlives the entry.
     """
     rates = np.array([rate])
     return float(
@@ -231,15 +240,16 @@ def day_hit_rates(
     """`day_hit_rate` for many rates at once."""
     if day.open_seconds <= 0:
         return np.zeros_like(rates)
-    touched = 1 + sum(t.count for t in touches)
     if not renewed:
+        touched = 1 + sum(t.count for t in touches)
         return np.array(
             [_not_renewed(float(rate), touched, lifetime, day, visible_after) for rate in rates]
         )
     window = day.open_in_window(_open_moments(day, lifetime), lifetime)
     covered = window + sum(t.covered(window) for t in touches)
+    writers = 1 + sum(t.beyond(window) for t in touches)
     delay = min(visible_after, lifetime)
-    miss = np.exp(-rates[:, None] * covered) * (1 + rates[:, None] * touched * delay)
+    miss = np.exp(-rates[:, None] * covered) * (1 + rates[:, None] * writers * delay)
     weights = _weights(day, lifetime)
     hit = 1 - np.minimum(miss, 1.0) @ (weights / weights.sum())
     return np.where(rates > 0, np.maximum(hit, 0.0), 0.0)

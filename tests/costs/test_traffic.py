@@ -177,8 +177,9 @@ def test_cold_mornings_against_simulated_days(hours, per_hour, lifetime):
     assert within_three_errors(simulated, day_hit_rate(rate, lifetime, day))
 
 
+@pytest.mark.parametrize("delay", [0.0, 20.0])
 @pytest.mark.parametrize(("gap", "random"), [(60, True), (900, True), (30, False)])
-def test_conversations_keep_a_prefix_warm_as_simulated(gap, random):
+def test_conversations_keep_a_prefix_warm_as_simulated(gap, random, delay):
     """Poisson starts, each touching the prefix five more times: the first calls' hit rate."""
     lifetime, starts, touches = 300.0, 40_000, 5
     rate = 1 / 1500
@@ -189,9 +190,11 @@ def test_conversations_keep_a_prefix_warm_as_simulated(gap, random):
     order = np.argsort(times, axis=None)
     is_first = np.zeros(times.shape, dtype=bool)
     is_first[:, 0] = True
-    hit = replay_arrivals(times.ravel()[order], lifetime).hit
+    hit = replay_arrivals(times.ravel()[order], lifetime, visible_after=delay).hit
     firsts = hit[is_first.ravel()[order]]
-    expected = day_hit_rate(rate, lifetime, Day(DAY), touches=[Touches(gap, touches, random)])
+    expected = day_hit_rate(
+        rate, lifetime, Day(DAY), touches=[Touches(gap, touches, random)], visible_after=delay
+    )
     assert within_three_errors(firsts, expected)
 
 
