@@ -96,7 +96,8 @@ avail mem=14.08 GB, mem usage=8.85 GB.
 
 SGLANG_DEEPSEEK = """\
 [2025-10-01 10:00:00 DP0 TP0] server_args=ServerArgs(model_path='deepseek-ai/DeepSeek-V3.2-Exp', \
-page_size=64, tp_size=8, dp_size=8, mem_fraction_static=0.9, kv_cache_dtype='fp8_e4m3')
+page_size=64, tp_size=8, dp_size=8, enable_dp_attention=True, \
+mem_fraction_static=0.9, kv_cache_dtype='fp8_e4m3')
 [2025-10-01 10:00:05 DP0 TP0] KV Cache is allocated. #tokens: 1462784, KV size: 65.49 GB
 [2025-10-01 10:00:05 DP0 TP0] max_total_num_tokens=1462784, chunked_prefill_size=8192, \
 max_prefill_tokens=16384, max_running_requests=2048, context_len=163840, available_gpu_mem=9.1 GB

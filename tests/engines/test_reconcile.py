@@ -43,7 +43,7 @@ def row(r: Reconciliation, figure: str):
         (logs.VLLM_CPU, SMOL, {}),
         (logs.SGLANG_QWEN3_235B, "Qwen3-235B-A22B", {"tensor_parallel": 4}),
         (logs.SGLANG_HYBRID, QWEN9, {"tensor_parallel": 2}),
-        (logs.SGLANG_DEEPSEEK, "DeepSeek-V3.2", {"tensor_parallel": 1}),
+        (logs.SGLANG_DEEPSEEK, "DeepSeek-V3.2", {}),
         (logs.LLAMACPP_GPT_OSS_20B, "gpt-oss-20b", {}),
         (logs.LLAMACPP_HYBRID, "Qwen3.5-27B", {}),
         (logs.LLAMACPP_OLD, "DeepSeek-V3", {}),
@@ -216,6 +216,14 @@ class TestSglangTerms:
         r = check(text, "gpt-oss-20b")
         assert terms(r) == {"window ratio"}
         assert "0.250" in row(r, "Window pool").explanation
+
+    def test_data_parallel_attention_splits_no_heads(self):
+        r = check(logs.SGLANG_DEEPSEEK, "DeepSeek-V3.2")
+        assert r.used["tensor_parallel"] == 1
+        whole = check(
+            logs.SGLANG_DEEPSEEK.replace("attention=True", "attention=False"), "Qwen3-14B"
+        )
+        assert whole.used["tensor_parallel"] == 8
 
     def test_gb_means_gib(self):
         r = check(logs.SGLANG_QWEN3_235B, "Qwen3-235B-A22B", tensor_parallel=4)

@@ -78,6 +78,7 @@ class SglangLog:
     kv_cache_dtype: str | None = None
     tensor_parallel: int | None = None
     data_parallel: int | None = None
+    dp_attention: bool | None = None
     page_size: int | None = None
     mem_fraction_static: float | None = None
     swa_full_tokens_ratio: float | None = None

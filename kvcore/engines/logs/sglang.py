@@ -6,10 +6,12 @@ from kvcore.engines.logs.rules import (
     DECIMAL,
     GROUPED,
     INTEGER,
+    flag,
     number,
     reading,
     rule,
     setting,
+    switch,
     text,
     whole,
 )
@@ -27,6 +29,8 @@ WORDS = (
     "swa_full_tokens_ratio",
     "mem_fraction_static",
     "--mem-fraction-static",
+    "dp-attention",
+    "dp_attention",
 )
 RULES = (
     rule(r"\bsglang[ =]+v?(\d[\w.+-]{1,40})", text("version")),
@@ -35,6 +39,8 @@ RULES = (
     rule(setting("page_size", INTEGER), whole("page_size")),
     rule(setting("tp(?:_size)?", INTEGER), whole("tensor_parallel")),
     rule(setting("dp(?:_size)?", INTEGER), whole("data_parallel")),
+    rule(setting("enable_dp_attention", "(True|False)"), switch("dp_attention")),
+    rule(r"--enable-dp-attention\b", flag("dp_attention")),
     rule(r"ServerArgs\(.*\bkv_cache_dtype='(\w{1,40})'", text("kv_cache_dtype")),
     rule(r"Using KV cache dtype: torch\.(\w{1,40})", text("kv_cache_dtype")),
     rule(rf"\bswa_full_tokens_ratio={DECIMAL}", number("swa_full_tokens_ratio")),

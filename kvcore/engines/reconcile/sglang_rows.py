@@ -101,7 +101,7 @@ def compare(log: SglangLog, a: Architecture, settings: Settings) -> Reconciliati
 
 def _settle(log: SglangLog, a: Architecture, settings: Settings) -> tuple[Inputs, list[str]]:
     assumed: list[str] = []
-    ranks = settings.tensor_parallel or log.tensor_parallel
+    ranks = settings.tensor_parallel or _attention_ranks(log)
     if ranks is None:
         ranks = 1
         assumed.append("tensor_parallel is 1: the log does not print it.")
@@ -128,6 +128,13 @@ def _settle(log: SglangLog, a: Architecture, settings: Settings) -> tuple[Inputs
         ),
         assumed,
     )
+
+
+def _attention_ranks(log: SglangLog) -> int | None:
+    """Ranks that share the attention heads: with data-parallel attention only tp ÷ dp."""
+    if log.tensor_parallel and log.dp_attention and log.data_parallel:
+        return max(1, log.tensor_parallel // log.data_parallel)
+    return log.tensor_parallel
 
 
 def _least(readings: list[Reading]) -> float | None:
