@@ -17,6 +17,9 @@ from kvcore.units import GIB, gb, gib
 POINTS = 48
 """Lengths along the axis of a chart, besides those where a line bends."""
 
+SHORTEST = 500
+"""Where the chart of users begins: below it the count grows without meaning."""
+
 KIND_NAMES = {
     LayerKind.FULL: "Full attention",
     LayerKind.SLIDING_WINDOW: "Sliding window",
@@ -96,9 +99,15 @@ OWN_CACHE, SHARED_PREFIX = "Each with a cache of its own", "With the shared pref
 def users_frame(
     deployment: Deployment, longest: int, here: int, shared_prefix: int = 0
 ) -> pd.DataFrame:
-    """Users who fit against the length each holds. Columns: tokens, users, series, here."""
+    """Users who fit against the length each holds, from 500 tokens or the length chosen.
+
+    Columns: tokens, users, series, here.
+    """
     rows = []
+    first = min(SHORTEST, here)
     for tokens in sample_points((deployment.architecture,), longest, here):
+        if tokens < first:
+            continue
         rows.append((tokens, users_at(deployment, tokens).total, OWN_CACHE, tokens == here))
         if shared_prefix and tokens > shared_prefix:
             shared = users_with_prefix(deployment, tokens, shared_prefix).total
@@ -139,7 +148,7 @@ def layers_frame(
     ]
     frame = pd.DataFrame(rows)
     return frame.astype(
-        {name: "Int64" for name in frame.columns if name not in ("what it keeps", "which layers")}
+        dict.fromkeys(frame.columns.difference(["what it keeps", "which layers"]), "Int64")
     )
 
 

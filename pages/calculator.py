@@ -33,7 +33,6 @@ query.check(
         "calculator_pp": query.Number(1, 64),
         "calculator_dp": query.Number(1, 1_024),
         "calculator_compare": query.Choice(tuple(MODELS)),
-        "calculator_picture": query.Choice(answer.PICTURES),
         "calculator_engine": query.Choice(engine.ENGINES),
         "calculator_version": query.Choice(engine.VERSIONS),
         "calculator_batched": query.Number(1, 1_000_000),

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from kvcore.calculator import OWN_CACHE, SHARED_PREFIX
-from kvcore.charts.theme import Role, colour, dash, in_order, painted
+from kvcore.charts.theme import Role, colour, dash, in_order
 
 USERS = {OWN_CACHE: Role.CACHED, SHARED_PREFIX: Role.SAVED}
 
@@ -34,7 +34,7 @@ def memory_against_context(
     y = alt.Y("gib:Q", title="Cache of one request (GiB)", scale=scale)
     base = alt.Chart(frame)
     if log:
-        base = base.transform_filter("datum.gib > 0")
+        base = base.transform_filter("datum.gib > 0 && datum.tokens >= 64")
     lines = base.mark_line().encode(
         x=x,
         y=y,
@@ -54,7 +54,7 @@ def memory_against_context(
     layers = [lines, marks]
     if ranged:
         layers.insert(0, _range(base, series, scale))
-    return alt.layer(*layers).properties(height=340)
+    return alt.layer(*layers).properties(height=380)
 
 
 def _range(base: alt.Chart, series: dict[str, Role], scale: alt.Scale) -> alt.Chart:
@@ -73,34 +73,37 @@ def _range(base: alt.Chart, series: dict[str, Role], scale: alt.Scale) -> alt.Ch
 def memory_bar(frame: pd.DataFrame) -> alt.Chart:
     """Where the memory of one GPU goes. Columns: part, gib, start, label."""
     base = alt.Chart(frame).transform_calculate(
-        end="datum.start + datum.gib", middle="datum.start + datum.gib / 2"
+        end="datum.start + datum.gib", middle="datum.start + datum.gib / 2", row="''"
     )
-    bars = base.mark_bar(height=38).encode(
+    row = alt.Y("row:N", axis=None)
+    bars = base.mark_bar(height=34).encode(
         x=alt.X("start:Q", title="Memory of the fullest GPU (GiB)"),
         x2="end:Q",
+        y=row,
         color=colour("part", PARTS),
         tooltip=[
             alt.Tooltip("part:N", title="Part"),
             alt.Tooltip("label:N", title="Size"),
         ],
     )
-    total = base.transform_joinaggregate(total="sum(gib)").transform_filter(
+    wide = base.transform_joinaggregate(total="sum(gib)").transform_filter(
         "datum.gib > 0.12 * datum.total"
     )
-    names = total.mark_text(dy=-28).encode(x="middle:Q", text="part:N")
-    sizes = total.mark_text(dy=30).encode(x="middle:Q", text="label:N")
-    return (bars + names + sizes).properties(height=130)
+    names = wide.mark_text(dy=-27).encode(x="middle:Q", y=row, text="part:N")
+    sizes = wide.mark_text(dy=27).encode(x="middle:Q", y=row, text="label:N")
+    return (bars + names + sizes).properties(height=190)
 
 
 def users_against_context(frame: pd.DataFrame, log: bool = False) -> alt.Chart:
-    """Users who fit. Columns: tokens, users, series, here. log: logarithmic axes."""
-    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True)
-    y_scale = alt.Scale(type="symlog") if log else alt.Scale(type="symlog", constant=10)
+    """Users who fit. Columns: tokens, users, series, here. log: a logarithmic length, too."""
     x = alt.X(
-        "tokens:Q", title="Context each holds (tokens)", scale=scale, axis=alt.Axis(format="~s")
+        "tokens:Q",
+        title="Context each holds (tokens)",
+        scale=alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True),
+        axis=alt.Axis(format="~s"),
     )
-    y = alt.Y("users:Q", title="Users at once", scale=y_scale)
-    base = alt.Chart(frame)
+    y = alt.Y("users:Q", title="Users at once (log scale)", scale=alt.Scale(type="log"))
+    base = alt.Chart(frame).transform_filter("datum.users > 0")
     lines = base.mark_line(interpolate="step-after").encode(
         x=x,
         y=y,
@@ -112,7 +115,6 @@ def users_against_context(frame: pd.DataFrame, log: bool = False) -> alt.Chart:
             alt.Tooltip("users:Q", title="Users", format=",d"),
         ],
     )
-    here = painted(
-        base.transform_filter("datum.here").mark_point(filled=True, size=70), Role.CACHED
-    ).encode(x=x, y=y)
-    return (lines + here).resolve_scale(color="independent").properties(height=280)
+    here = base.transform_filter("datum.here").mark_point(filled=True, size=70)
+    marked = here.encode(x=x, y=y, color=colour("series", USERS))
+    return (lines + marked).properties(height=320)

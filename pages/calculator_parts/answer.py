@@ -15,8 +15,6 @@ from pages.calculator_parts.hardware import Hardware, Request
 from pages.common.draw import draw
 from pages.common.text import as_text
 
-PICTURES = ("Memory against context", "Users against context")
-
 
 def metrics(subject: Subject, request: Request, hardware: Hardware) -> Users:
     """Four figures on one request and one GPU."""
@@ -96,30 +94,18 @@ def pictures(
     longest: int,
     shared_prefix: int,
 ) -> None:
-    row = st.container(horizontal=True, vertical_alignment="bottom")
-    picture = row.segmented_control(
-        "Picture",
-        PICTURES,
-        default=PICTURES[0],
-        required=True,
-        key="calculator_picture",
-        bind="query-params",
-        help="Both run over the same lengths; the dot is the context you chose.",
-    )
-    log = row.toggle(
+    log = st.toggle(
         "Logarithmic axes",
         key="calculator_log",
         bind="query-params",
         help="Equal ratios look equal; small windows stay visible beside long contexts.",
     )
-    if picture == PICTURES[0]:
-        _memory(subjects, request, hardware, longest, log)
-    elif hardware.weights_known:
-        _users(request, hardware, longest, shared_prefix, log)
-    else:
+    _memory(subjects, request, hardware, longest, log)
+    if not hardware.weights_known:
         st.info("The number of users needs the size of the weights.")
-    if hardware.weights_known:
-        _bar(request, hardware, users)
+        return
+    _bar(request, hardware, users)
+    _users(request, hardware, longest, shared_prefix, log)
 
 
 def _memory(

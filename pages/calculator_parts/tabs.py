@@ -130,8 +130,13 @@ def _ranks(shown: Shown) -> None:
 def _layers(shown: Shown) -> None:
     architecture, request = shown.subject.architecture, shown.request
     ranks = shown.hardware.deployment.tensor_parallel
+    frame = layers_frame(architecture, request.tokens, request.kv_format, ranks)
+    whole = st.column_config.NumberColumn(format="localized")
     st.dataframe(
-        layers_frame(architecture, request.tokens, request.kv_format, ranks), hide_index=True
+        frame,
+        hide_index=True,
+        placeholder="–",
+        column_config=dict.fromkeys(frame.select_dtypes("Int64").columns, whole),
     )
     fields = sources_frame(architecture)
     if len(fields):
