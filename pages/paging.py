@@ -36,7 +36,7 @@ from kvcore.paging.traces import MAX_BYTES, Trace, TraceError, read_trace
 from pages.common.draw import draw
 from pages.common.jobs import progress, session_job
 from pages.common.page import export_row, header, refuse, share_link, sources
-from pages.common.query import Choice, Number, check
+from pages.common.query import Choice, Named, Number, check
 from pages.common.text import as_text
 
 MAP_REQUESTS = 400
@@ -85,32 +85,46 @@ CURVE_AXES = {
 }
 TABS = ["Memory map", "Curves", "Preemption", "Sharing", "Arithmetic", "Sources", "Export"]
 
+
+def as_counts(numbers: list[int]) -> dict[int, str]:
+    return {number: units.count(number) for number in numbers}
+
+
 check(
     {
-        "paging_source": Choice(tuple(SOURCES)),
-        "paging_count": Choice(tuple(str(count) for count in COUNTS)),
-        "paging_seed": Number(0, 9_999),
-        "paging_arrivals": Choice(tuple(ARRIVALS)),
+        "paging_source": Named(SOURCES),
+        "paging_count": Named(as_counts(COUNTS)),
+        "paging_mean_prompt": Number(1, 100_000),
+        "paging_mean_output": Number(1, 100_000),
+        "paging_variation": Number(0, 3, whole=False),
+        "paging_arrivals": Named(ARRIVALS),
         "paging_load": Number(0.1, 2, whole=False),
-        "paging_pool": Choice(tuple(POOLS)),
+        "paging_pace": Number(1, 1_000),
+        "paging_pool": Named(POOLS),
         "paging_slots": Number(64, 2_000_000),
-        "paging_model": Choice(tuple(pooled_models())),
+        "paging_model": Choice(pooled_models()),
         "paging_gpu": Choice(tuple(GPUS)),
         "paging_gpus": Choice(("1", "2", "4", "8")),
-        "paging_max_len": Choice(tuple(str(length) for length in MAX_LENGTHS)),
+        "paging_max_len": Named(as_counts(MAX_LENGTHS)),
         "paging_block_size": Choice(tuple(str(size) for size in BLOCK_SIZES)),
         "paging_watermark": Number(0, 0.5, whole=False),
         "paging_preemption": Choice(("recompute", "swap")),
         "paging_look_ahead": Number(0, 64),
         "paging_page_kib": Choice(tuple(str(size) for size in PAGE_KIB)),
-        "paging_buddy_slack": Choice(tuple(BUDDY_SLACK)),
-        "paging_block_slack": Choice(tuple(BLOCK_SLACK)),
-        "paging_left": Choice(POLICIES),
-        "paging_right": Choice(POLICIES),
+        "paging_seed": Number(0, 9_999),
+        "paging_buddy_slack": Named(BUDDY_SLACK),
+        "paging_block_slack": Named(BLOCK_SLACK),
+        "paging_left": Named(LABELS),
+        "paging_right": Named(LABELS),
         "paging_step": Number(0, LAST_STEP),
+        "paging_follow": Number(0, MAP_REQUESTS - 1),
+        "paging_fit_prompt": Number(1, 1_000_000),
+        "paging_fit_output": Number(1, 1_000_000),
+        "paging_curve": Named(CURVES),
+        "paging_curve_policy": Named(LABELS),
         "paging_samples": Number(1, 6),
         "paging_prefix": Number(0, 2_048),
-        "paging_curve": Choice(tuple(CURVES)),
+        "paging_tab": Choice(tuple(TABS)),
     }
 )
 
@@ -989,7 +1003,7 @@ with picture:
 with answer:
     show_answer(outcomes)
 
-tabs = st.tabs(TABS, key="paging_tab", on_change="rerun")
+tabs = st.tabs(TABS, key="paging_tab", on_change="rerun", bind="query-params")
 named = dict(zip(TABS, tabs, strict=True))
 if named["Memory map"].open:
     with named["Memory map"]:

@@ -16,12 +16,13 @@ class BlockAllocator:
     """`num_blocks` blocks of one size; a block is owned by as many sequences as share it.
 
     A block may carry a key that says what it holds. When its last owner leaves it is free, but
-    keeps its key and contents until it is handed out again. Raises ValueError for no blocks.
+    keeps its key and contents until it is handed out again. Raises ValueError for fewer than
+    no blocks.
     """
 
     def __init__(self, num_blocks: int) -> None:
-        if num_blocks < 1:
-            raise ValueError("A pool needs at least one block.")
+        if num_blocks < 0:
+            raise ValueError("A pool cannot have fewer than no blocks.")
         self.num_blocks = num_blocks
         self.num_free = num_blocks
         self.ref_counts = [0] * num_blocks

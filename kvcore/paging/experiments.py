@@ -66,7 +66,7 @@ def curve_values(setting: str, scenario: Scenario) -> list[float]:
         return [max(1, int(scenario.num_slots * share)) for share in (0.25, 0.5, 1, 2, 4)]
     if setting not in CURVE_VALUES:
         raise ValueError(f"There is no curve of {setting!r}.")
-    return [value for value in CURVE_VALUES[setting] if _fits(setting, value, scenario)]
+    return list(CURVE_VALUES[setting])
 
 
 def curve_points(
@@ -80,7 +80,3 @@ def curve_points(
     if setting == "load":
         return load_sweep(requests, values, policy, scenario.seed, **scenario.settings)
     return sweep(requests, setting, values, policy, **scenario.settings)
-
-
-def _fits(setting: str, value: float, scenario: Scenario) -> bool:
-    return setting != "block_size" or value <= scenario.num_slots

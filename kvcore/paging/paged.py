@@ -97,8 +97,6 @@ class PagedPool(Pool):
             self.blocks.release(table)
 
     def _use_blocks(self, num_blocks: int, block_slots: float, watermark: float) -> None:
-        if num_blocks < 1:
-            raise ValueError(f"A pool of {self.num_slots:,} slots is smaller than one block.")
         self.block_slots = block_slots
         self.blocks = BlockAllocator(num_blocks)
         self.watermark_blocks = int(watermark * num_blocks)

@@ -7,7 +7,7 @@ checked before the widgets that are bound to them run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,25 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Named:
+    """A choice shown under other names (`format_func`): option → name.
+
+    Streamlit writes the name into the address and knows nothing else. A link may also carry the
+    option itself, which is shorter and outlives a change of words; `check` translates it.
+    """
+
+    names: Mapping[Hashable, str]
+
+    def problem(self, value: str) -> str | None:
+        if value in self.names.values() or self.option(value) is not None:
+            return None
+        return Choice(tuple(self.names.values())).problem(value)
+
+    def option(self, value: str) -> Hashable | None:
+        return next((option for option in self.names if str(option) == value), None)
+
+
+@dataclass(frozen=True)
 class Text:
     max_length: int
 
@@ -64,6 +83,8 @@ def check(rules: Mapping[str, Rule]) -> None:
         if key not in st.query_params:
             continue
         value = st.query_params[key]
+        if isinstance(rule, Named) and rule.option(value) is not None:
+            st.session_state[key] = rule.option(value)
         problem = rule.problem(value)
         if problem:
             name = key.split("_", 1)[-1].replace("_", " ")

@@ -70,3 +70,27 @@ def test_a_good_parameter_gets_none():
     app.query_params["demo_layers"] = "64"
     app.run()
     assert not app.warning
+
+
+def _page_with_a_named_choice():
+    import streamlit as st
+
+    from pages.common.query import Named, check
+
+    names = {"a": "The first", 4_000: "4,000"}
+    check({"demo_choice": Named(names)})
+    st.selectbox(
+        "Choice", list(names), format_func=names.get, key="demo_choice", bind="query-params"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "option", "warnings"),
+    [("4000", 4_000, 0), ("4,000", 4_000, 0), ("a", "a", 0), ("The first", "a", 0), ("b", "a", 1)],
+)
+def test_a_link_may_carry_the_option_or_its_name(value, option, warnings):
+    app = AppTest.from_function(_page_with_a_named_choice)
+    app.query_params["demo_choice"] = value
+    app.run()
+    assert app.selectbox(key="demo_choice").value == option
+    assert len(app.warning) == warnings

@@ -76,9 +76,10 @@ def test_a_free_block_without_contents_cannot_be_shared():
         BlockAllocator(2).share([1])
 
 
-def test_a_pool_has_blocks():
-    with pytest.raises(ValueError, match="at least one block"):
-        BlockAllocator(0)
+def test_a_pool_may_be_empty_but_not_less():
+    assert BlockAllocator(0).num_free == 0
+    with pytest.raises(ValueError, match="fewer than no blocks"):
+        BlockAllocator(-1)
 
 
 class Blocks(RuleBasedStateMachine):
