@@ -7,6 +7,7 @@ sells: one hour at Anthropic and Moonshot, twelve hours at OpenAI.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
@@ -211,17 +212,49 @@ def utc(at: datetime | date | None) -> datetime:
 def find(model: str, provider: str | None = None) -> tuple[Provider, ModelInfo]:
     """The engine's entry for a model reference, as an API or an export would spell it.
 
-    Tried in turn: the engine's own matching, the engine's id for the model (Fireworks and others
-    match only full paths), and a vendor in front of a slash. Raises PriceError.
+    Tried in turn: the engine's own matching; the engine's id for the model (Fireworks and others
+    match only full paths); a vendor in front of a slash; then the name without a release date
+    and with a Claude's version after its family (exports of OpenRouter and Bedrock). Raises
+    PriceError.
     """
-    reference = (model or "").strip()
+    reference = (model or "").strip().lower()
     if not reference:
         raise PriceError("No model is named, so nothing can be priced.")
-    return _find(reference.lower(), provider.strip().lower() if provider else None)
+    where = provider.strip().lower() if provider else None
+    found = _find(reference, _PROVIDER_NAMES.get(where, where))
+    if found is None:
+        place = f"at {provider}" if provider else "at any provider"
+        raise PriceError(
+            f"{model} is not in the price list ({ENGINE}) {place}: check the spelling and the "
+            "provider, or type in a contract price."
+        )
+    return found
+
+
+_PROVIDER_NAMES = {"azure_ai": "azure", "fireworks_ai": "fireworks", "fireworks-ai": "fireworks"}
+_BEDROCK = re.compile(
+    r"(?:arn:aws[\w-]*:bedrock:.*/)?(?:[a-z-]+\.)?(?:anthropic|amazon|meta|openai|moonshotai|zai)\..+"
+)
+_RELEASE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d)(?:-v\d+)?(?::\d+)?$")
+_VERSION_FIRST = re.compile(r"claude-(\d+(?:[.-]\d+)?)-([a-z]+)")
 
 
 @cache
-def _find(model: str, provider: str | None) -> tuple[Provider, ModelInfo]:
+def _find(model: str, provider: str | None) -> tuple[Provider, ModelInfo] | None:
+    if provider is None and _BEDROCK.fullmatch(model):
+        provider = "aws"
+    return next((found for name in _spellings(model) if (found := _match(name, provider))), None)
+
+
+def _spellings(model: str) -> Iterator[str]:
+    yield model
+    name = model.rsplit("/", 1)[-1] if model.startswith("arn:") else model
+    undated = _RELEASE.sub("", name)
+    yield undated
+    yield _VERSION_FIRST.sub(r"claude-\2-\1", undated)
+
+
+def _match(model: str, provider: str | None) -> tuple[Provider, ModelInfo] | None:
     try:
         return snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
@@ -230,15 +263,11 @@ def _find(model: str, provider: str | None) -> tuple[Provider, ModelInfo]:
     if entry is None and "/" in model:
         vendor, _, rest = model.partition("/")
         if _provider(vendor) is not None:
-            return _find(rest, vendor)
+            return _match(rest, vendor)
     for candidate in entry.models if entry else ():
         if candidate.id.lower() == model.rsplit("/", 1)[-1]:
             return entry, candidate
-    where = f"at {provider}" if provider else "at any provider"
-    raise PriceError(
-        f"{model} is not in the price list ({ENGINE}) {where}: check the spelling and the "
-        "provider, or type in a contract price."
-    )
+    return None
 
 
 def _provider(provider: str | None) -> Provider | None:

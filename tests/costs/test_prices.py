@@ -81,6 +81,42 @@ def test_a_name_that_begins_like_another_is_not_that_model():
     assert find("claude-opus-5", "anthropic")[1].id == "claude-opus-5"
 
 
+@pytest.mark.parametrize(
+    ("reference", "provider", "at", "model"),
+    [
+        ("claude-opus-5", None, "anthropic", "claude-opus-5"),
+        ("anthropic/claude-opus-5", None, "anthropic", "claude-opus-5"),
+        ("glm-5p1", "fireworks_ai", "fireworks", "glm-5p1"),
+        ("accounts/fireworks/models/glm-5p1", None, "fireworks", "glm-5p1"),
+        ("claude-opus-5", "azure_ai", "azure", "claude-opus-5"),
+        ("grok-4.6", "xai", "x-ai", "grok-4.6"),
+        ("gemini/gemini-2.5-pro", "gemini", "google", "gemini-2.5-pro"),
+        ("anthropic/claude-opus-5-20260601", "openrouter", "openrouter", "anthropic/claude-opus-5"),
+        (
+            "anthropic/claude-4.5-sonnet-20250929",
+            "openrouter",
+            "openrouter",
+            "anthropic/claude-sonnet-4.5",
+        ),
+        (
+            "us.anthropic.claude-opus-4-5-20251101-v1:0",
+            None,
+            "aws",
+            "regional.anthropic.claude-opus-4-5-v1:0",
+        ),
+        (
+            "arn:aws:bedrock:us-east-1:1:inference-profile/global.anthropic.claude-opus-5",
+            None,
+            "aws",
+            "global.anthropic.claude-opus-5",
+        ),
+    ],
+)
+def test_models_are_found_as_apis_and_exports_spell_them(reference, provider, at, model):
+    entry, info = find(reference, provider)
+    assert (entry.id, info.id) == (at, model)
+
+
 def test_a_long_write_keeps_the_long_context_tier():
     found = rates("gpt-6.1-terra", "openai", NOW)
     assert found.tier_starts() == (272_000,)

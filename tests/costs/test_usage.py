@@ -298,6 +298,7 @@ def test_context_window_columns(column, tokens):
         ({}, "No token counts"),
         ({"model": "gpt-4o"}, "No token counts"),
         ({"input_tokens": -1}, "cannot be negative"),
+        ({"input_tokens": 9, "cache_tokens_used": 5, "output_tokens": 1}, "no known API"),
         ({"input_tokens": 1.5}, "whole number"),
         ({"input_tokens": "many"}, "whole number"),
         ({"input_tokens": True}, "whole number"),
