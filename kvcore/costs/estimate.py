@@ -357,6 +357,10 @@ def _sentence(model: ModelEstimate) -> str:
 
 
 def _why_nothing(model: ModelEstimate) -> str:
+    if model.workload.unstable_top:
+        return "the top of the prompt differs every time, so nothing is ever read"
+    if model.workload.batch:
+        return "the items of one batch never see each other's writes"
     minimum = model.rules.minimum
     longest = int(conversation(model.workload).prompt.max())
     if minimum and longest < minimum.tokens:

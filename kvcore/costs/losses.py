@@ -56,6 +56,13 @@ def losses(model: ModelEstimate, using: str | None = None) -> tuple[Loss, ...]:
 
 def _causes(model: ModelEstimate, now: Outcome) -> Iterator[Loss]:
     workload = model.workload
+    if now.saving < 0:
+        yield Loss(
+            f"Writing costs more than reading brings ({now.name})",
+            -now.saving,
+            f"Leave caching off: {model.rules.off}.",
+            -now.saving,
+        )
     yield from _unstable_top(model, now)
     yield from _below_minimum(model, now)
     yield from _expired(model, now)

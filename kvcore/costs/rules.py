@@ -60,7 +60,8 @@ class Rules:
     """How one model's cache works at one provider.
 
     `unpriced` are options that it sells but that cannot be billed for, each with the reason;
-    `spills_per_minute`: requests for one prefix above which some miss on other machines.
+    `spills_per_minute`: requests for one prefix above which some miss on other machines; `off`:
+    how to send a request that writes nothing.
     """
 
     provider: str
@@ -76,6 +77,7 @@ class Rules:
     certain: bool
     note: str = ""
     spills_per_minute: float | None = None
+    off: str = "send no cache marks"
 
     def option(self, option_id: str) -> CacheOption:
         """One of the options by its id. Raises KeyError naming those there are."""
@@ -122,6 +124,7 @@ def rules_for(rates: Rates) -> Rules:
         certain=row["certain"],
         note=row.get("note", ""),
         spills_per_minute=row.get("spills_per_minute"),
+        off=row.get("off", Rules.off),
     )
 
 

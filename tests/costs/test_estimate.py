@@ -224,6 +224,7 @@ def test_a_timestamp_at_the_top_costs_a_quarter_more_where_writes_cost():
     assert model.outcome("5m").bill.total == model.without.total * Decimal("1.25")
     free = one("gpt-4o", "openai", **kept)
     assert free.best.bill.total == free.without.total
+    assert "differs every time" in free.sentence
 
 
 def test_a_fixed_schedule_hits_always_or_never():

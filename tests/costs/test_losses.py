@@ -87,6 +87,13 @@ def test_holding_an_idle_cache_is_a_loss():
     assert loss.dollars > 0
 
 
+def test_where_caching_loses_the_fix_is_to_leave_it_off():
+    model = one("gpt-5.6-sol", "openai", requests_per_hour=0.05)
+    loss = by_cause(model, "more than reading brings")
+    assert loss.dollars == loss.worth == -model.saving
+    assert loss.fix == "Leave caching off: set the cache mode to explicit and mark nothing."
+
+
 def test_losses_come_dearest_first_and_are_real():
     found = losses(one("claude-opus-5", turns=5, prefixes=9, parallel=3))
     amounts = [loss.dollars for loss in found]
