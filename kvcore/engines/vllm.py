@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 from kvcore.architecture import Architecture, LayerKind, even_stages
@@ -117,6 +117,7 @@ class Plan:
     bytes_per_request: bytes one request of max_model_len reserves on the rank that limits.
     kv_cache_tokens: the number vLLM prints, with the meaning it has in `version`.
     max_concurrency: num_blocks ÷ blocks_per_request.
+    limiting_rank: the rank with room for the fewest blocks.
     overheads: what makes bytes_per_request larger than the architecture's need.
     """
 
@@ -133,6 +134,7 @@ class Plan:
     max_concurrency: float
     groups: tuple[PlanGroup, ...]
     ranks: tuple[RankPlan, ...]
+    limiting_rank: RankPlan
     overheads: tuple[Overhead, ...]
     needed_bytes: int
     padding: tuple[tuple[int, int], ...]
@@ -142,11 +144,6 @@ class Plan:
     raised_block_size: bool
     plain_tokens: int | None
     device: str = "GPU"
-
-    @property
-    def limiting_rank(self) -> RankPlan:
-        """The rank whose memory gives the fewest blocks."""
-        return min(self.ranks, key=lambda rank: rank.num_blocks)
 
     @property
     def bytes_per_block(self) -> int:
@@ -264,14 +261,17 @@ def plan(
     state_blocks = (2 if prefix_caching else 1) + speculative_tokens
 
     blocks = [group.page.blocks(max_model_len, in_flight, state_blocks) for group in pages.groups]
-    ranks = []
-    for index, memory in enumerate(available):
-        stage, tensor_rank = divmod(index, tensor_parallel)
-        ranks.append(_rank(pages, blocks, bounds[stage], stage, tensor_rank, memory, num_blocks))
+    ranks = (
+        _rank(pages, blocks, bounds[index // tensor_parallel], tensor_parallel, index, memory)
+        for index, memory in enumerate(available)
+    )
     holding = [rank for rank in ranks if rank.bytes_per_block]
     if not holding:
         raise PlanError("No rank holds a layer with a cache.")
-    limiting = min(holding, key=lambda rank: rank.num_blocks)
+    limiting = min(holding, key=lambda rank: (rank.num_blocks, -rank.bytes_per_block))
+    if num_blocks is not None:
+        limiting = replace(limiting, num_blocks=num_blocks)
+        holding = [replace(rank, num_blocks=num_blocks) for rank in holding]
     pool = limiting.num_blocks
     needed_blocks = sum(blocks)
     sizes = [g.page.tokens for g in pages.groups if g.page.kind is not LayerKind.RECURRENT]
@@ -294,6 +294,7 @@ def plan(
         max_concurrency=concurrency,
         groups=_plan_groups(pages, blocks),
         ranks=tuple(holding),
+        limiting_rank=limiting,
         overheads=_overheads(pages, blocks, bounds[limiting.stage], max_model_len, in_flight),
         needed_bytes=_needed(pages, bounds[limiting.stage], max_model_len),
         padding=pages.padding,
@@ -481,24 +482,20 @@ def _rank(
     pages: Layout,
     blocks: Sequence[int],
     bounds: tuple[int, float],
-    stage: int,
-    tensor_rank: int,
+    tensor_parallel: int,
+    index: int,
     memory: int | None,
-    num_blocks: int | None,
 ) -> RankPlan:
     held = [group.counts(*bounds) for group in pages.groups]
     per_block = _bytes_per_block(pages, held)
-    fitting = num_blocks
-    if fitting is None:
-        fitting = (memory or 0) // per_block if per_block else 0
     return RankPlan(
-        stage=stage,
-        tensor_rank=tensor_rank,
+        stage=index // tensor_parallel,
+        tensor_rank=index % tensor_parallel,
         layers=sum(_layers(counts) for counts in held),
         available_bytes=memory,
         bytes_per_block=per_block,
         bytes_per_request=per_block * sum(blocks),
-        num_blocks=fitting,
+        num_blocks=(memory or 0) // per_block if per_block else 0,
     )
 
 

@@ -261,6 +261,13 @@ class TestParallelism:
         assert sum(rank.layers for rank in p.ranks) == 62
         assert all(rank.bytes_per_block == 5 * 16 * 8192 for rank in p.ranks)
 
+    def test_a_pool_of_given_size_is_weighed_on_the_rank_that_limits(self):
+        sizes = {"layers_per_stage": (10, 22), "num_blocks": 100}
+        assert vllm.plan(LLAMA, [GIB, GIB], 8192, **sizes).limiting_rank.stage == 1
+        unknown = vllm.plan(LLAMA, None, 8192, pipeline_parallel=2, **sizes)
+        assert unknown.limiting_rank.stage == 1
+        assert unknown.pool_bytes == 100 * 16 * 22 * 4096
+
     def test_a_stage_that_cannot_hold_one_request_does_not_fit(self):
         p = vllm.plan(LLAMA, [GIB, GIB // 4], 8192, pipeline_parallel=2)
         assert not p.fits

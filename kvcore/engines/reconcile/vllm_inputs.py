@@ -36,22 +36,24 @@ class Inputs:
     version: str
     layers_per_stage: tuple[int, ...] | None = None
 
+    def settings(self) -> dict[str, Any]:
+        """Everything but the model, the memory and the length, as vllm.plan takes it."""
+        return {
+            "kv_format": self.kv_format,
+            "tensor_parallel": self.tensor_parallel,
+            "block_size": self.block_size,
+            "max_num_batched_tokens": self.max_num_batched_tokens,
+            "prefix_caching": self.prefix_caching,
+            "speculative_tokens": self.speculative_tokens,
+            "version": self.version,
+            "pipeline_parallel": self.pipeline_parallel,
+            "layers_per_stage": self.layers_per_stage,
+            "concurrent_batches": self.concurrent_batches,
+        }
+
     def plan(self, available: list[int] | None, num_blocks: int | None = None) -> vllm.Plan:
         return vllm.plan(
-            self.a,
-            available,
-            self.max_model_len,
-            kv_format=self.kv_format,
-            tensor_parallel=self.tensor_parallel,
-            block_size=self.block_size,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-            prefix_caching=self.prefix_caching,
-            speculative_tokens=self.speculative_tokens,
-            version=self.version,
-            pipeline_parallel=self.pipeline_parallel,
-            layers_per_stage=self.layers_per_stage,
-            concurrent_batches=self.concurrent_batches,
-            num_blocks=num_blocks,
+            self.a, available, self.max_model_len, num_blocks=num_blocks, **self.settings()
         )
 
 
@@ -207,25 +209,21 @@ def _rank_order(rank: str) -> tuple[int, int, str]:
 def rank_bytes(
     memory: list[float], inputs: Inputs, shift: float = 0.0, scale: float = 1.0
 ) -> list[int]:
+    """Bytes on each rank; `shift` GiB more or less, `scale` where a unit was misread."""
     ranks = min(inputs.tensor_parallel * inputs.pipeline_parallel, vllm.MOST_RANKS + 1)
     values = memory if len(memory) == ranks else [min(memory)] * ranks
     return [int((gib + shift) * scale * GIB) for gib in values]
 
 
 def old_meaning(inputs: Inputs) -> bool:
+    """Whether this version counts tokens as blocks ÷ groups × block size."""
     return version_tuple(inputs.version) < vllm.CONCURRENCY_TOKENS_SINCE
 
 
 def used(inputs: Inputs, memory: list[float] | None) -> dict[str, object]:
+    """What the prediction was made with, for the page and the export."""
     return {
         "max_model_len": inputs.max_model_len,
-        "kv_format": inputs.kv_format,
-        "tensor_parallel": inputs.tensor_parallel,
-        "pipeline_parallel": inputs.pipeline_parallel,
-        "block_size": inputs.block_size,
-        "max_num_batched_tokens": inputs.max_num_batched_tokens,
-        "prefix_caching": inputs.prefix_caching,
-        "speculative_tokens": inputs.speculative_tokens,
-        "version": inputs.version,
+        **inputs.settings(),
         "available_gib": memory,
     }

@@ -299,13 +299,5 @@ def _predicted_lines(log: VllmLog, inputs: Inputs, p: vllm.Plan | None) -> list[
     if printed.fits:
         return vllm.startup_lines(printed)
     memory = [rank.available_bytes for rank in p.ranks]
-    return vllm.startup_lines(printed, _longest(inputs, memory))
-
-
-def _longest(inputs: Inputs, available: list[int]) -> int:
-    low, high = 0, inputs.max_model_len
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = replace(inputs, max_model_len=middle).plan(available).fits
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+    longest = vllm.longest_context(inputs.a, memory, inputs.max_model_len, **inputs.settings())
+    return vllm.startup_lines(printed, longest)
