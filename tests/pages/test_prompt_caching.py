@@ -1,0 +1,267 @@
+"""The prompt-caching page: one sentence from defaults, and every tab without a fault."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from kvcore import units
+from kvcore.costs.estimate import estimate
+from kvcore.costs.workload import Workload
+from pages.caching.questions import PRESETS
+
+SAMPLES = Path(__file__).parents[1] / "data" / "usage"
+TABS = (
+    "How the saving moves",
+    "A conversation",
+    "Models and prices",
+    "Losses and fixes",
+    "Your own usage",
+    "What breaks my cache?",
+    "Arithmetic",
+    "Sources and export",
+)
+
+
+def plain(text: str) -> str:
+    """Markdown as read: escapes taken away."""
+    return text.replace("\\", "")
+
+
+def answer(app) -> str:
+    return plain(app.subheader[0].value)
+
+
+def words(app) -> str:
+    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.text, *app.code]
+    return plain("\n".join(element.value for element in [*app.subheader, *parts]))
+
+
+def open_tab(app, name: str):
+    app.session_state["prompt_caching_tab"] = name
+    return app.run()
+
+
+def test_the_defaults_answer_in_one_sentence(open_page):
+    app = open_page("prompt_caching")
+    assert not app.exception
+    model = estimate([("claude-sonnet-5", "anthropic")], Workload()).models[0]
+    assert answer(app).startswith(f"You would save {units.dollars(model.saving)} a month, ")
+    assert "of the whole bill" in answer(app)
+    assert app.metric[0].value == units.dollars(model.without.total)
+    assert app.metric[1].value == units.dollars(model.best.bill.total)
+
+
+def test_the_four_facts_stand_where_they_are_true(open_page):
+    app = open_page("prompt_caching")
+    lines = [plain(element.value) for element in app.markdown]
+    (claude,) = [line for line in lines if line.startswith("- **claude-sonnet-5**")]
+    assert "A cache write costs 1.25× the input price." in claude
+    assert "A one-hour write costs 2× the input price." in claude
+    assert "A cache read costs 0.1× the input price." in claude
+    (sol,) = [line for line in lines if line.startswith("- **gpt-5.6-sol**")]
+    assert "Cached input is up to 90 % off." in sol
+    assert "one-hour" not in sol
+    assert "A twelve-hour write costs 2.5× the input price." in sol
+
+
+def test_models_for_which_the_facts_are_gone_show_their_own(open_page):
+    app = open_page("prompt_caching", prompt_caching_model="anthropic/claude-opus-5-5")
+    lines = [plain(element.value) for element in app.markdown]
+    (opus,) = [line for line in lines if line.startswith("- **claude-opus-5-5**")]
+    assert "A cache read costs 0.05× the input price." in opus
+    assert "Cached input is 95 % off." in opus
+    assert "0.1×" not in opus
+
+
+def test_a_loss_has_the_other_sign(open_page):
+    app = open_page("prompt_caching")
+    app.checkbox(key="prompt_caching_unstable_top").check().run()
+    assert "Caching would cost you $" in answer(app)
+    assert " more a month" in answer(app)
+    assert app.metric[1].label == "With the least bad lifetime"
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_opens(open_page, tab):
+    app = open_tab(open_page("prompt_caching"), tab)
+    assert not app.exception
+    assert not app.error
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_fill_in_the_questions(open_page, preset):
+    app = open_page("prompt_caching")
+    app.pills(key="prompt_caching_preset").set_value(preset).run()
+    assert not app.exception
+    for name, value in PRESETS[preset].items():
+        assert app.session_state[f"prompt_caching_{name}"] == value
+    assert answer(app).startswith(("You would save", "Caching would"))
+
+
+def test_a_link_brings_the_scenario_back(open_page):
+    app = open_page(
+        "prompt_caching",
+        prompt_caching_prefix_tokens="20000",
+        prompt_caching_requests_per_hour="2",
+        prompt_caching_model="openai/gpt-5.6-sol",
+        prompt_caching_day="2026-07-15",
+    )
+    model = estimate(
+        [("gpt-5.6-sol", "openai")],
+        Workload(prefix_tokens=20_000, requests_per_hour=2.0),
+        at=date(2026, 7, 15),
+    ).models[0]
+    assert app.metric[0].value == units.dollars(model.without.total)
+
+
+def test_bad_settings_of_a_link_are_named(open_page):
+    app = open_page(
+        "prompt_caching",
+        prompt_caching_prefix_tokens="-5",
+        prompt_caching_arrivals="never",
+        prompt_caching_turns="<b>ten</b>",
+    )
+    assert not app.exception
+    assert len(app.warning) == 3
+    assert answer(app).startswith("You would save")
+
+
+def test_both_ends_of_every_number(open_page):
+    app = open_page("prompt_caching")
+    for widget in list(app.number_input):
+        default = widget.value
+        for end in (widget.min, widget.max):
+            app.number_input(key=widget.key).set_value(end).run()
+            assert not app.exception, (widget.key, end)
+        app.number_input(key=widget.key).set_value(default)
+
+
+def test_an_unknown_model_is_refused_and_stays_text(open_page):
+    name = "<img src=x onerror=alert(1)>"
+    app = open_page("prompt_caching", prompt_caching_model=name)
+    assert not app.exception
+    assert "left out of every sum" in words(app)
+    for element in [*app.markdown, *app.warning, *app.caption, *app.subheader]:
+        assert not re.search(r"(?<!\\)<img", element.value)
+
+
+def test_a_contract_price_replaces_the_list(open_page):
+    app = open_page("prompt_caching")
+    app.text_input(key="prompt_caching_contract_fresh").set_value("1").run()
+    assert "A contract needs at least" in words(app)
+    app.text_input(key="prompt_caching_contract_output").set_value("2").run()
+    assert not app.exception
+    # 26,400 requests of 6,400 tokens at $1 and 500 at $2 a million
+    assert app.metric[0].value == "$195.36"
+    app.text_input(key="prompt_caching_contract_output").set_value("two").run()
+    assert "could not be read" in words(app)
+
+
+def test_an_event_outside_the_conversation_is_refused(open_page):
+    app = open_page("prompt_caching")
+    app.number_input(key="prompt_caching_compaction_at").set_value(5).run()
+    assert not app.exception
+    assert any("call" in element.value for element in app.error)
+
+
+def upload(app, name: str, data: bytes):
+    app = open_tab(app, "Your own usage")
+    app.file_uploader(key="prompt_caching_upload").set_value((name, data, "text/plain"))
+    return app.run()
+
+
+@pytest.mark.parametrize(
+    "name", ["openai_costs.csv", "litellm_daily_user_spend.csv", "claude_code_session.jsonl"]
+)
+def test_an_upload_is_shown(open_page, name):
+    """Money alone, sums of requests, single requests; the journeys upload every format."""
+    app = upload(open_page("prompt_caching"), name, (SAMPLES / name).read_bytes())
+    assert not app.exception
+    assert not app.error
+    labels = [metric.label for metric in app.metric]
+    assert "Paid, by the list" in labels or "In this export" in labels
+
+
+def test_an_upload_with_bad_lines_says_which(open_page):
+    name = "claude_api_tokens_2026_11.csv"
+    data = (SAMPLES / name).read_bytes().replace(b",310000,", b",-310000,")
+    app = upload(open_page("prompt_caching"), name, data)
+    assert "1 lines could not be counted" in words(app)
+    (table,) = [
+        frame.value for frame in app.dataframe if list(frame.value.columns) == ["line", "reason"]
+    ]
+    assert list(table["line"]) == [2]
+    assert "negative" in table["reason"][0]
+
+
+def test_what_is_no_export_gets_a_sentence(open_page):
+    app = upload(open_page("prompt_caching"), "x.txt", b"hello **world**")
+    assert not app.exception
+    assert any("no header" in element.value.lower() for element in app.error)
+
+
+def test_the_invoice_shows_its_gap(open_page):
+    name = "claude_api_tokens_2026_11.csv"
+    app = upload(open_page("prompt_caching"), name, (SAMPLES / name).read_bytes())
+    app.text_input(key="prompt_caching_invoice").set_value("$50").run()
+    assert "$10.20 more than these tokens cost by the list, 20.4 % of it" in words(app)
+    app.text_input(key="prompt_caching_invoice").set_value("=1+1").run()
+    assert any("invoice total must be" in element.value for element in app.error)
+
+
+def test_a_kept_upload_can_be_forgotten(open_page):
+    name = "own_log.csv"
+    app = upload(open_page("prompt_caching"), name, (SAMPLES / name).read_bytes())
+    open_tab(app, "Arithmetic")
+    app = open_tab(app, "Your own usage")
+    assert "Paid, by the list" in [metric.label for metric in app.metric]
+    assert not any(
+        isinstance(value, bytes)
+        for value in vars(app.session_state["prompt_caching_kept"]).values()
+    )
+
+
+def compare(open_page, first: str, second: str):
+    app = open_tab(open_page("prompt_caching"), "What breaks my cache?")
+    app.text_area(key="prompt_caching_text_first").set_value(first)
+    app.text_area(key="prompt_caching_text_second").set_value(second)
+    return app.run()
+
+
+def test_two_prompts_are_compared(open_page):
+    text = "It is 2026-11-29 10:0{}:00.\n" + "Follow the rules of the house with care. " * 300
+    app = compare(open_page, text.format(1), text.format(2))
+    assert not app.exception
+    said = words(app)
+    assert "are shared; then" in said
+    assert "date or time" in said
+    assert "would be shared" in said
+    assert "worth $" in said
+    assert "estimate" in said.lower()
+
+
+def test_request_bodies_are_compared(open_page):
+    def body(*tools: str) -> str:
+        return json.dumps(
+            {
+                "model": "claude-sonnet-5",
+                "tools": [{"name": name, "description": "does it " * 200} for name in tools],
+                "messages": [{"role": "user", "content": "hello"}],
+            }
+        )
+
+    app = compare(open_page, body("read", "write"), body("write", "read"))
+    assert not app.exception
+    assert "tools" in words(app).lower()
+
+
+def test_pasted_text_is_shown_as_text(open_page):
+    app = compare(open_page, "# <script>alert(1)</script> a", "# <script>alert(1)</script> b")
+    assert not app.exception
+    for element in [*app.markdown, *app.caption, *app.subheader]:
+        assert not re.search(r"(?<!\\)<script", element.value)
