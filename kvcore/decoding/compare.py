@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
+from kvcore.decoding.errors import SettingsError
 from kvcore.decoding.generate import Clock, Step, Way, check_run, choose
 from kvcore.decoding.threads import DEFAULT_THREADS, use_threads
 from kvcore.decoding.timeline import Timeline
@@ -59,9 +60,9 @@ def compare(
 
     Raises PromptError or SettingsError before the first pair.
     """
-    check_run(model, prompt_ids, max_new_tokens, temperature, seed)
+    check_run(model, prompt_ids, max_new_tokens, temperature, seed, threads)
     if samples is not None and samples < 2:
-        raise ValueError(f"A sampled run measures at least two steps, not {samples}.")
+        raise SettingsError(f"A sampled run measures at least two steps, not {samples}.")
     cached = Way(model, prompt_ids, max_new_tokens, True, temperature, seed, False, clock)
     if samples is None or samples >= max_new_tokens:
         uncached = Way(
@@ -125,7 +126,8 @@ def _recompute(
 
 
 def max_difference(a: "Tensor", b: "Tensor") -> float:
-    return float((a - b).abs().max())
+    """Largest absolute difference; infinite where either holds no number at all."""
+    return float((a - b).abs().nan_to_num(nan=math.inf).max())
 
 
 def _largest(logits: "Tensor") -> float:

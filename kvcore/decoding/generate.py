@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from kvcore.decoding.errors import PromptError, SettingsError
-from kvcore.decoding.threads import DEFAULT_THREADS, use_threads
+from kvcore.decoding.threads import DEFAULT_THREADS, check_threads, use_threads
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +67,7 @@ def generate(
     Raises PromptError for a prompt that is empty or does not fit with the new tokens, SettingsError
     for a temperature, seed or number out of range; both before the first step.
     """
-    check_run(model, prompt_ids, max_new_tokens, temperature, seed)
+    check_run(model, prompt_ids, max_new_tokens, temperature, seed, threads)
     way = Way(model, prompt_ids, max_new_tokens, use_cache, temperature, seed, all_logits, clock)
     return _steps(way, max_new_tokens, threads)
 
@@ -84,6 +84,7 @@ def check_run(
     max_new_tokens: int,
     temperature: float = 0.0,
     seed: int = 0,
+    threads: int = DEFAULT_THREADS,
 ) -> None:
     """Raise PromptError or SettingsError, in one sentence, for a run that is not possible."""
     prompt, limit = len(prompt_ids), model.context_length
@@ -94,8 +95,10 @@ def check_run(
             f"The prompt has {prompt:,} tokens and {model.name} has {limit:,} positions, one of "
             "which must be left for a new token; shorten the prompt."
         )
-    if max_new_tokens < 1:
-        raise SettingsError(f"A run makes at least one new token, not {max_new_tokens}.")
+    if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise SettingsError(
+            f"A run makes a whole number of tokens from 1 up, not {max_new_tokens}."
+        )
     if prompt + max_new_tokens > limit:
         raise PromptError(
             f"The prompt has {prompt:,} tokens, so at most {limit - prompt:,} new ones fit into "
@@ -108,8 +111,9 @@ def check_run(
         )
     if not (math.isfinite(temperature) and temperature >= 0):
         raise SettingsError(f"The temperature is a number from 0 up, not {temperature}.")
-    if seed not in SEEDS:
+    if not isinstance(seed, int) or seed not in SEEDS:
         raise SettingsError(f"The seed is a whole number from 0 to 2^63 - 1, not {seed}.")
+    check_threads(threads)
 
 
 class Way:

@@ -22,7 +22,6 @@ from kvcore.decoding.errors import LoadError
 OFFICIAL_ENDPOINT = "https://huggingface.co"
 ANSWER_WITHIN = 1.5
 TIME_LIMIT = 900.0
-ATTEMPTS = 2
 HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -116,6 +115,9 @@ def download(
 ) -> Path:
     """Fetch the first of `repos` that the hub has; return the snapshot folder, verified.
 
+    A broken connection is taken up again by huggingface_hub; a file that does not match its
+    published hash is fetched once more.
+
     time_limit: seconds for everything, a second attempt included.
     answer_within: seconds in which the hub must say anything at all.
     Raises HubError whose message fits after "the hub failed: ".
@@ -124,15 +126,12 @@ def download(
         raise HubError("HF_HUB_OFFLINE is set", "network")
     deadline = time.monotonic() + time_limit
     _require_answer(repos[0], min(answer_within, time_limit))
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return _first_of(repos, progress, deadline, should_stop, force)
-        except HubError as error:
-            retry = error.kind in ("network", "hash") and attempt < ATTEMPTS
-            if not retry or time.monotonic() > deadline:
-                raise
-            force = force or error.kind == "hash"
-    raise AssertionError("the last attempt returns or raises")
+    try:
+        return _first_of(repos, progress, deadline, should_stop, force)
+    except HubError as error:
+        if error.kind != "hash" or time.monotonic() > deadline:
+            raise
+    return _first_of(repos, progress, deadline, should_stop, force=True)
 
 
 def _require_answer(repo: str, seconds: float) -> None:

@@ -7,6 +7,8 @@ package is imported and so before torch is, makes them sleep.
 
 import gc
 
+from kvcore.decoding.errors import SettingsError
+
 DEFAULT_THREADS = 1
 
 
@@ -22,6 +24,12 @@ def import_torch() -> None:
     gc.freeze()
 
 
+def check_threads(threads: int) -> None:
+    """SettingsError unless a run can have so many threads."""
+    if not isinstance(threads, int) or threads < 1:
+        raise SettingsError(f"A run needs a whole number of threads from 1 up, not {threads}.")
+
+
 def use_threads(threads: int = DEFAULT_THREADS) -> int:
     """Compute with `threads` threads from here on, in the calling thread; return torch's word.
 
@@ -29,7 +37,6 @@ def use_threads(threads: int = DEFAULT_THREADS) -> int:
     """
     import torch
 
-    if threads < 1:
-        raise ValueError(f"A run needs at least one thread, not {threads}.")
+    check_threads(threads)
     torch.set_num_threads(threads)
     return torch.get_num_threads()
