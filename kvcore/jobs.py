@@ -75,10 +75,11 @@ class Job:
 
     `work(job)` is called in the thread and yields results one bounded step at a time. It may set
     `job.total` (steps expected) so that progress can be shown. `queue` is `MEASUREMENTS` for
-    anything timed, None for the rest.
+    anything timed, None for the rest. `about` is whatever the work fills in for those who watch.
     """
 
-    def __init__(self, work: Work, queue: Queue | None = MEASUREMENTS) -> None:
+    def __init__(self, work: Work, queue: Queue | None = MEASUREMENTS, about: Any = None) -> None:
+        self.about = about
         self.results: list[Any] = []
         self.total: int | None = None
         self.error: Exception | None = None

@@ -16,6 +16,8 @@ SERIES = {
     PEER: Role.VALUES,
 }
 
+DECADES = [1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000]
+
 MEASURED, EXPECTED = "Measured here", "From token counts alone"
 CURVES = {MEASURED: Role.SAVED, EXPECTED: Role.WASTED}
 
@@ -26,12 +28,13 @@ def step_times(frame: pd.DataFrame, log: bool = False, sampled: bool = False) ->
     log: a logarithmic axis. sampled: mark the points, because few were measured.
     """
     scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
+    axis = alt.Axis(values=DECADES) if log else alt.Axis()
     return (
         alt.Chart(frame)
         .mark_line(point={"size": 18} if sampled else False, clip=True)
         .encode(
             x=alt.X("token:Q", title="New token", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("ms:Q", title="Time for this token (ms)", scale=scale),
+            y=alt.Y("ms:Q", title="Time for this token (ms)", scale=scale, axis=axis),
             color=colour("series", SERIES),
             strokeDash=dash("series", SERIES),
             tooltip=[
@@ -40,7 +43,7 @@ def step_times(frame: pd.DataFrame, log: bool = False, sampled: bool = False) ->
                 alt.Tooltip("ms:Q", title="ms", format=",.1f"),
             ],
         )
-        .properties(height=320)
+        .properties(height=400)
     )
 
 
@@ -51,7 +54,12 @@ def speed_up(frame: pd.DataFrame, mark: float = 16.0) -> alt.Chart:
         .mark_line()
         .encode(
             x=alt.X("token:Q", title="Tokens written"),
-            y=alt.Y("ratio:Q", title="Times faster with the cache, so far"),
+            y=alt.Y(
+                "ratio:Q",
+                title="Times faster with the cache, so far",
+                scale=alt.Scale(type="log"),
+                axis=alt.Axis(values=DECADES),
+            ),
             color=colour("series", CURVES),
             strokeDash=dash("series", CURVES),
             tooltip=[
@@ -69,7 +77,11 @@ def speed_up(frame: pd.DataFrame, mark: float = 16.0) -> alt.Chart:
         Role.FOLLOWED,
     ).encode(y="mark:Q")
     named = marked.mark_text(align="left", dx=4, dy=-6).encode(text="label:N", x=alt.value(0))
-    return (lines + marked + named).resolve_scale(color="independent").properties(height=280)
+    return (
+        (lines + marked + named)
+        .resolve_scale(color="independent", strokeDash="independent")
+        .properties(height=340)
+    )
 
 
 def cache_growth(frame: pd.DataFrame) -> alt.Chart:
@@ -86,7 +98,7 @@ def cache_growth(frame: pd.DataFrame) -> alt.Chart:
             ],
         )
     )
-    return painted(area, Role.CACHED).properties(height=320)
+    return painted(area, Role.CACHED).properties(height=400)
 
 
 def phases(frame: pd.DataFrame) -> alt.Chart:
@@ -109,4 +121,4 @@ def phases(frame: pd.DataFrame) -> alt.Chart:
         .mark_text(align="left", dx=4)
         .encode(x="ms:Q", y=alt.Y("phase:N", sort=None), text="shown:N")
     )
-    return (bars + labels).properties(height=110)
+    return (bars + labels).properties(height=150)

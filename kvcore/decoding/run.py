@@ -66,8 +66,9 @@ class Run:
 
     status: what is being done before the first step. pieces: the text of each new token by itself;
     a character that takes several tokens is whole only in `cached_text`. peer: (index, seconds) of
-    `transformers`' cached steps. bytes_per_second: a pure read of the weights, measured before the
-    first step. cpu_share: how much of the time the measuring thread had a processor.
+    `transformers`' cached steps. bytes_per_second: a pure read of the weights, the better of before
+    the first step and after the last. cpu_share: how much of the time the measuring thread had a
+    processor.
     """
 
     settings: Settings
@@ -125,6 +126,7 @@ class Run:
                 self._follow(peer)
             self.cpu_share = (time.thread_time() - busy_before) / (time.perf_counter() - began)
             yield pair
+        self._measure_bandwidth(model)
 
     def _load(self, stopped: Callable[[], bool]) -> "Model":
         self.status = f"Loading {self.settings.model}"
@@ -163,7 +165,7 @@ class Run:
 
         self.status = "Measuring how fast memory can be read"
         bandwidth = measure_bandwidth(model, threads=self.settings.threads)
-        self.bytes_per_second = bandwidth.bytes_per_second
+        self.bytes_per_second = max(bandwidth.bytes_per_second, self.bytes_per_second or 0)
 
     def _peer(self, model: "Model", prompt_ids: Sequence[int]) -> "_Peer | None":
         """The reference, or None with the reason in `peer_notice`."""

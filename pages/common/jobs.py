@@ -16,10 +16,10 @@ class Slot:
 
     job: Job | None = None
 
-    def start(self, work: Work, queue: Queue | None = MEASUREMENTS) -> Job:
+    def start(self, work: Work, queue: Queue | None = MEASUREMENTS, about: object = None) -> Job:
         """Start `work` in place of whatever this session was running here."""
         self.stop()
-        self.job = Job(work, queue).start()
+        self.job = Job(work, queue, about).start()
         return self.job
 
     def stop(self) -> None:
