@@ -61,12 +61,13 @@ class Named:
     names: Mapping[Hashable, str]
 
     def problem(self, value: str) -> str | None:
-        if value in self.names.values() or self.option(value) is not None:
-            return None
         return Choice(tuple(self.names.values())).problem(value)
 
-    def option(self, value: str) -> Hashable | None:
-        return next((option for option in self.names if str(option) == value), None)
+    def name(self, value: str) -> str | None:
+        """The name of the option a link carries; None when it carries no option."""
+        if value in self.names.values():
+            return None
+        return next((name for option, name in self.names.items() if str(option) == value), None)
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,11 @@ class Text:
 
 def check(rules: Mapping[str, Rule]) -> None:
     """Say which parameters of the link are not used and what they should have been."""
+    _write_names(rules)
     for key, rule in rules.items():
         if key not in st.query_params:
             continue
         value = st.query_params[key]
-        if isinstance(rule, Named) and rule.option(value) is not None:
-            st.session_state[key] = rule.option(value)
         problem = rule.problem(value)
         if problem:
             name = key.split("_", 1)[-1].replace("_", " ")
@@ -92,3 +92,16 @@ def check(rules: Mapping[str, Rule]) -> None:
                 f"The link sets {as_text(name)} to “{as_text(value, 60)}”, which is not {problem}. "
                 "The default is used instead."
             )
+
+
+def _write_names(rules: Mapping[str, Rule]) -> None:
+    """Put the names of `Named` options into the address, where widgets look for them."""
+    names = {
+        key: rule.name(st.query_params[key])
+        for key, rule in rules.items()
+        if isinstance(rule, Named) and key in st.query_params
+    }
+    translated = {key: name for key, name in names.items() if name is not None}
+    if translated:
+        st.query_params.update(translated)
+        st.rerun()

@@ -93,4 +93,6 @@ def test_a_link_may_carry_the_option_or_its_name(value, option, warnings):
     app.query_params["demo_choice"] = value
     app.run()
     assert app.selectbox(key="demo_choice").value == option
+    if option == 4_000:
+        assert app.query_params["demo_choice"] == "4,000"
     assert len(app.warning) == warnings
