@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvcore.decoding.memory import available_bytes
 from kvcore.decoding.threads import import_torch, use_threads
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 FP32_BYTES = 4
 MAX_QUERY_HEADS = 256
 MEASUREMENT_LIMIT_BYTES = 3 * 2**30
+LIMITS_BYTES = 64 * 2**20 + 2 * 4 * 2**20
+"""The block that is summed, and the square with its product."""
 WARM_UPS = 2
 
 
@@ -255,6 +258,22 @@ def required_bytes(shape: Shape, chosen: Sequence[Variant]) -> int:
     return held + max(variant.copy_bytes(shape) for variant in chosen)
 
 
+def check_room(shape: Shape, chosen: Sequence[Variant]) -> None:
+    """Raises ValueError when a measurement needs too much memory, here or anywhere."""
+    needed = required_bytes(shape, chosen) + LIMITS_BYTES
+    free = available_bytes()
+    if free is not None and needed > free:
+        raise ValueError(
+            f"This measurement needs {needed / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free. "
+            "Lower the batch, the heads or the context."
+        )
+    if needed > MEASUREMENT_LIMIT_BYTES:
+        raise ValueError(
+            f"This measurement needs {needed / 2**30:.1f} GiB; the limit here is "
+            f"{MEASUREMENT_LIMIT_BYTES / 2**30:.0f} GiB. Lower the batch, the heads or the context."
+        )
+
+
 def measure(
     shape: Shape,
     chosen: Sequence[Variant],
@@ -269,15 +288,10 @@ def measure(
     block of at least 64 MiB for reading, and a 1,024-square product for arithmetic. Rounds before
     the first are warm-ups and not reported.
 
-    Raises ValueError when the caches would not fit `MEASUREMENT_LIMIT_BYTES`, and RuntimeError
-    when a variant's result differs from MHA over the expanded cache by more than 1e-4.
+    Raises ValueError when the caches would not fit into memory or `MEASUREMENT_LIMIT_BYTES`, and
+    RuntimeError when a variant's result differs from MHA over the expanded cache by more than 1e-4.
     """
-    needed = required_bytes(shape, chosen)
-    if needed > MEASUREMENT_LIMIT_BYTES:
-        raise ValueError(
-            f"This measurement needs {needed / 2**30:.1f} GiB; the limit here is "
-            f"{MEASUREMENT_LIMIT_BYTES / 2**30:.0f} GiB. Lower the batch or the context."
-        )
+    check_room(shape, chosen)
     import_torch()
     import torch
 

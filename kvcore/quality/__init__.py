@@ -10,7 +10,14 @@ A `Treatment` says what is done to the cache; `compare` scores treatments on one
 asks for facts hidden in it. torch is imported when a model runs, not before.
 """
 
-from kvcore.quality.recall import Haystack, Recall, haystack, hit_rates, recall
+from kvcore.quality.plan import (
+    Plan,
+    hits_by_place,
+    recall_rows,
+    run,
+    score_rows,
+)
+from kvcore.quality.recall import PLACES, Haystack, Recall, haystack, hit_rates, recall
 from kvcore.quality.scoring import LEAST_SCORED, Score, compare, largest_budget
 from kvcore.quality.texts import (
     PYTHON_TOPICS,
@@ -20,8 +27,12 @@ from kvcore.quality.texts import (
     source_of,
 )
 from kvcore.quality.treatments import (
+    FORGETS,
     FULL,
+    KEEPS,
     REFERENCE,
+    ROUNDS,
+    SHARES,
     Treatment,
     heavy_hitters,
     pooled_treatments,
@@ -32,11 +43,17 @@ from kvcore.quality.treatments import (
 )
 
 __all__ = [
+    "FORGETS",
     "FULL",
+    "KEEPS",
     "LEAST_SCORED",
+    "PLACES",
     "PYTHON_TOPICS",
     "REFERENCE",
+    "ROUNDS",
+    "SHARES",
     "Haystack",
+    "Plan",
     "Recall",
     "Score",
     "TextError",
@@ -46,11 +63,15 @@ __all__ = [
     "haystack",
     "heavy_hitters",
     "hit_rates",
+    "hits_by_place",
     "largest_budget",
     "pooled_treatments",
     "python_text",
     "recall",
+    "recall_rows",
     "rounded",
+    "run",
+    "score_rows",
     "sinks_and_window",
     "source_of",
     "standard_treatments",

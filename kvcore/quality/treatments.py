@@ -11,6 +11,9 @@ CHANNEL_GROUP = 32
 """Tokens that share a scale where keys are quantised per channel (KIVI, Liu et al. 2024)."""
 
 
+KEEPS, FORGETS, ROUNDS, SHARES = "keeps all", "forgets", "rounds", "shares heads"
+
+
 @dataclass(frozen=True)
 class Treatment:
     """One way to make a cache smaller.
@@ -48,6 +51,16 @@ class Treatment:
             )
         if self.policy != eviction.NONE:
             raise ValueError("Per-channel keys are measured on a full cache; drop the eviction.")
+
+    @property
+    def kind(self) -> str:
+        """What it does, in a word: keeps all, forgets, rounds or shares."""
+        if self.policy != eviction.NONE:
+            return FORGETS
+        if self.pooled_kv_heads is not None:
+            return SHARES
+        wide = {"fp32", "bf16", "fp16"}
+        return KEEPS if {self.key_format, self.value_format} <= wide else ROUNDS
 
     @property
     def budget(self) -> eviction.Budget:
