@@ -218,7 +218,7 @@ def day_hit_rate(
     exp(−λ(w + Σ E min(gap, w))), w being the open part of the window: exact for single requests,
     and for conversations away from the day's edges. Who comes within t0 of a write misses too:
     (1 + λt0·writers), writers being the first call and the touches after longer gaps. Not
-    renewed: the steady formula, with one more miss a day where the night outlives the entry.
+    renewed: the expected writes of a day that starts cold, where the night outlives τ.
     """
     rates = np.array([rate])
     return float(
@@ -251,26 +251,55 @@ def day_hit_rates(
     delay = min(visible_after, lifetime)
     miss = np.exp(-rates[:, None] * covered) * (1 + rates[:, None] * writers * delay)
     weights = _weights(day, lifetime)
-    hit = 1 - np.minimum(miss, 1.0) @ (weights / weights.sum())
+    hit = 1 - miss @ (weights / weights.sum())
     return np.where(rates > 0, np.maximum(hit, 0.0), 0.0)
 
 
 def _not_renewed(
     rate: float, touched: float, lifetime: float, day: Day, visible_after: float
 ) -> float:
-    steady = poisson_hit_rate(rate * touched, lifetime, renewed=False, visible_after=visible_after)
-    return _less_cold_morning(steady, rate, lifetime, day) if rate > 0 else 0.0
+    """One write, then τ of hits, then the next arrival writes: from a cold start every morning
+    where the night outlives the entry, in the steady state where it does not."""
+    if rate <= 0:
+        return 0.0
+    pace = rate * touched
+    if DAY - day.open_seconds < lifetime or day.open_seconds / lifetime > MANY_CYCLES:
+        return poisson_hit_rate(pace, lifetime, renewed=False, visible_after=visible_after)
+    delay = min(visible_after, lifetime)
+    misses = _writes_a_day(pace, lifetime, day.open_seconds) * (1 + pace * delay)
+    return max(0.0, 1 - misses / (pace * day.open_seconds))
 
 
-_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(48)
+MANY_CYCLES = 1_000
+"""Lifetimes in a working day above which its cold start no longer shows."""
+
+
+@lru_cache(maxsize=4096)
+def _writes_a_day(rate: float, lifetime: float, open_seconds: float) -> float:
+    """Expected writes without renewal: Σ P(n-th write before closing).
+
+    The n-th write comes after (n−1)τ and n exponential waits: a gamma time, whose distribution
+    is the tail of a Poisson count.
+    """
+    waits = rate * (open_seconds - lifetime * np.arange(math.ceil(open_seconds / lifetime)))
+    earlier = np.arange(len(waits))
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.maximum(earlier[1:], 1)))])
+    logs = earlier * np.log(waits)[:, None] - waits[:, None] - log_factorial
+    fewer = np.where(earlier <= earlier[:, None], np.exp(logs), 0.0).sum(axis=1)
+    return float((1 - fewer).sum())
+
+
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def _pieces(day: Day, lifetime: float) -> list[tuple[float, float]]:
-    """The open hours cut where the window's open part changes its slope."""
+    """The open hours cut where the window's open part changes its slope, and finely after the
+    opening, where a cold cache warms within moments under heavy traffic."""
     night = DAY - day.open_seconds
     reach = lifetime % DAY
     cuts = {0.0, day.open_seconds}
-    cuts |= {c for c in (reach, reach - night) if 0 < c < day.open_seconds}
+    warming = [min(lifetime, day.open_seconds) * 10.0**-k for k in range(1, 8)]
+    cuts |= {c for c in (reach, reach - night, *warming) if 0 < c < day.open_seconds}
     edges = sorted(cuts)
     return list(zip(edges, edges[1:], strict=False))
 
@@ -283,11 +312,3 @@ def _open_moments(day: Day, lifetime: float) -> np.ndarray:
 @lru_cache(maxsize=256)
 def _weights(day: Day, lifetime: float) -> np.ndarray:
     return np.concatenate([(b - a) / 2 * _NODE_WEIGHTS for a, b in _pieces(day, lifetime)])
-
-
-def _less_cold_morning(steady: float, rate: float, lifetime: float, day: Day) -> float:
-    if DAY - day.open_seconds < lifetime:
-        return steady
-    per_day = rate * day.open_seconds
-    opened = -math.expm1(-per_day)
-    return max(0.0, steady - steady * opened / per_day) if per_day > 0 else steady

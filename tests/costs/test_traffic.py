@@ -177,6 +177,25 @@ def test_cold_mornings_against_simulated_days(hours, per_hour, lifetime):
     assert within_three_errors(simulated, day_hit_rate(rate, lifetime, day))
 
 
+@pytest.mark.parametrize(("per_hour", "lifetime"), [(2, 300), (12, 1800), (1, HOUR), (6, 2 * HOUR)])
+def test_cold_mornings_without_renewal_against_simulated_days(per_hour, lifetime):
+    day, rate = Day(10 * HOUR), per_hour / HOUR
+    times = days_of_arrivals(rate, day, int(120_000 / (rate * day.open_seconds)), seed=13)
+    simulated = replay_arrivals(times, lifetime, renewed=False).hit
+    expected = day_hit_rate(rate, lifetime, day, renewed=False)
+    assert within_three_errors(simulated, expected)
+
+
+@pytest.mark.parametrize("per_hour", [30, 600, 20_000, 90_000])
+def test_heavy_traffic_writes_once_each_morning_and_until_it_can_be_read(per_hour):
+    """A renewed entry outlives no night: 1 + λ·t0 misses a day, whatever the lifetime."""
+    rate, delay, day = per_hour / HOUR, 2.0, Day(8 * HOUR)
+    for lifetime in (1800, HOUR, 12 * HOUR):
+        misses = (1 - day_hit_rate(rate, lifetime, day, visible_after=delay)) * rate * 8 * HOUR
+        gone = rate * 8 * HOUR * math.exp(-rate * lifetime) * (1 + rate * delay)
+        assert misses == pytest.approx(1 + rate * delay, rel=1e-5, abs=gone + 1e-3)
+
+
 @pytest.mark.parametrize("delay", [0.0, 20.0])
 @pytest.mark.parametrize(("gap", "random"), [(60, True), (900, True), (30, False)])
 def test_conversations_keep_a_prefix_warm_as_simulated(gap, random, delay):
