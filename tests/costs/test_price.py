@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from genai_prices import Usage
+from genai_prices import Usage, extract_usage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -531,3 +531,141 @@ def test_gemini_audio_equals_the_engine_or_is_refused_by_both(
         assert expected is None or cached > total
         return
     assert cost.total == expected
+
+
+def chat_usage(prompt, read, completion, reasoning=0):
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "prompt_tokens_details": {"cached_tokens": read},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    }
+
+
+RESPONSES = [
+    (
+        "anthropic",
+        "default",
+        {
+            "model": "claude-opus-5",
+            "usage": {
+                "input_tokens": 12,
+                "cache_creation_input_tokens": 900,
+                "cache_creation": {
+                    "ephemeral_5m_input_tokens": 500,
+                    "ephemeral_1h_input_tokens": 400,
+                },
+                "cache_read_input_tokens": 7000,
+                "output_tokens": 321,
+                "server_tool_use": {"web_search_requests": 3},
+            },
+        },
+    ),
+    ("openai", "chat", {"model": "gpt-5.5", "usage": chat_usage(300_000, 250_000, 900, 300)}),
+    (
+        "openai",
+        "responses",
+        {
+            "model": "gpt-6.1-sol",
+            "usage": {
+                "input_tokens": 9000,
+                "input_tokens_details": {"cached_tokens": 5000, "cache_write_tokens": 3000},
+                "output_tokens": 70,
+                "output_tokens_details": {"reasoning_tokens": 50},
+            },
+        },
+    ),
+    (
+        "openai",
+        "realtime",
+        {
+            "model": "gpt-realtime",
+            "response": {
+                "usage": {
+                    "input_tokens": 1000,
+                    "input_token_details": {
+                        "text_tokens": 400,
+                        "audio_tokens": 600,
+                        "image_tokens": 0,
+                        "cached_tokens": 500,
+                        "cached_tokens_details": {
+                            "text_tokens": 200,
+                            "audio_tokens": 300,
+                            "image_tokens": 0,
+                        },
+                    },
+                    "output_tokens": 200,
+                    "output_token_details": {"text_tokens": 50, "audio_tokens": 150},
+                }
+            },
+        },
+    ),
+    (
+        "google",
+        "default",
+        {
+            "modelVersion": "gemini-2.5-flash",
+            "usageMetadata": {
+                "promptTokenCount": 5000,
+                "cachedContentTokenCount": 3000,
+                "cacheTokensDetails": [
+                    {"modality": "TEXT", "tokenCount": 2000},
+                    {"modality": "AUDIO", "tokenCount": 1000},
+                ],
+                "promptTokensDetails": [
+                    {"modality": "TEXT", "tokenCount": 3500},
+                    {"modality": "AUDIO", "tokenCount": 1500},
+                ],
+                "candidatesTokenCount": 400,
+                "thoughtsTokenCount": 600,
+                "toolUsePromptTokenCount": 50,
+            },
+        },
+    ),
+    ("x-ai", "chat", {"model": "grok-4.6", "usage": chat_usage(5000, 4000, 100, 700)}),
+    ("deepseek", "chat", {"model": "deepseek-v4-pro", "usage": chat_usage(5000, 4000, 100)}),
+    ("groq", "default", {"model": "openai/gpt-oss-120b", "usage": chat_usage(5000, 4000, 100)}),
+    ("moonshotai", "chat", {"model": "kimi-k3", "usage": chat_usage(5000, 4000, 100)}),
+    (
+        "openrouter",
+        "chat",
+        {
+            "model": "anthropic/claude-opus-5",
+            "usage": {
+                **chat_usage(5000, 3000, 100),
+                "prompt_tokens_details": {"cached_tokens": 3000, "cache_write_tokens": 1500},
+            },
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("provider", "flavour", "response"), RESPONSES, ids=[f"{r[0]}-{r[1]}" for r in RESPONSES]
+)
+def test_whole_responses_cost_what_the_engine_extracts_from_them(provider, flavour, response):
+    extracted = extract_usage(response, provider_id=provider, api_flavor=flavour)
+    expected = extracted.calc_price(genai_request_timestamp=NOW).total_price
+    cost = price(response, provider=provider, at=NOW)
+    assert cost.total == expected
+    assert expected > 0
+
+
+def test_bedrock_responses_cost_what_the_engine_extracts_from_them():
+    response = {
+        "usage": {
+            "inputTokens": 19,
+            "cacheReadInputTokens": 9000,
+            "cacheWriteInputTokens": 500,
+            "cacheDetails": [
+                {"ttl": "1h", "inputTokens": 300},
+                {"ttl": "5m", "inputTokens": 200},
+            ],
+            "outputTokens": 40,
+        }
+    }
+    model = "global.anthropic.claude-opus-5"
+    extracted = extract_usage(response, provider_id="aws")
+    provider, info = find(model, "aws")
+    expected = info.calc_price(extracted.usage, provider, genai_request_timestamp=NOW)
+    assert price(response, model=model, provider="aws", at=NOW).total == expected.total_price
