@@ -137,7 +137,8 @@ def download(
 def _require_answer(repo: str, seconds: float) -> None:
     """HubError unless the hub answers a request, even with "not found", within `seconds`.
 
-    The request runs in a thread of its own because looking up a host name cannot be interrupted.
+    The request runs in a thread of its own because looking up a host name cannot be interrupted;
+    its own limit is wider, so that this one decides.
     """
     outcome: Queue[Exception | None] = Queue()
 
@@ -147,7 +148,7 @@ def _require_answer(repo: str, seconds: float) -> None:
 
         url = hf_hub_url(repo, "config.json", endpoint=endpoint())
         try:
-            get_hf_file_metadata(url, timeout=seconds, token=False, endpoint=endpoint())
+            get_hf_file_metadata(url, timeout=2 * seconds, token=False, endpoint=endpoint())
         except HfHubHTTPError as error:
             status = error.response.status_code
             outcome.put(error if status >= 500 else None)

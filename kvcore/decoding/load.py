@@ -50,14 +50,14 @@ def load(
     unknown = set(sources) - set(SOURCES)
     if unknown:
         raise ValueError(f"Unknown source {min(unknown)!r}; there are {', '.join(SOURCES)}.")
-    known = find(str(name_or_folder))
-    folder = Path(name_or_folder).expanduser()
-    if folder.is_dir() and (known is None or (folder / "config.json").is_file()):
+    name = str(name_or_folder).strip()
+    known, folder = find(name), Path(name).expanduser()
+    if name and _is_folder(folder) and (known is None or (folder / "config.json").is_file()):
         return _from_folder(folder, folder.resolve().name, "local")
     if known is None:
         raise LoadError(
-            f"There is no model {str(name_or_folder)!r}; choose {', '.join(KNOWN)} or the path of "
-            "a folder with config.json and model.safetensors."
+            f"There is no model {name[:80]!r}; choose {', '.join(KNOWN)} or the path of a folder "
+            "with config.json and model.safetensors."
         )
     attempts = _Attempts(known, sources, progress, time_limit, answer_within, should_stop, seed)
     return attempts.first_that_works()
@@ -183,6 +183,13 @@ def _from_folder(folder: Path, name: str, source: str, notice: str | None = None
         missing = f"no tokenizer came with {name}, so text is split by {tokenizer.description}."
         notice = f"{notice.rstrip('.')}; {missing}" if notice else missing[0].upper() + missing[1:]
     return Model(name, network, tokenizer, source, notice, folder)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long to be a path
+        return False
 
 
 def _network(config: Config, tensors: "Tensors") -> "GPT2 | Llama":

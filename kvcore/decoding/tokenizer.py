@@ -149,7 +149,6 @@ def read_chat_template(folder: Path) -> str | None:
 
 def render_chat(template: str, message: str) -> str:
     """One user message in the model's chat form, up to where its answer begins."""
-    from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
@@ -158,7 +157,7 @@ def render_chat(template: str, message: str) -> str:
         return environment.from_string(template).render(
             messages=messages, add_generation_prompt=True, bos_token="", eos_token=""
         )
-    except TemplateError as error:
+    except Exception as error:  # a template is a program and may fail in any way
         raise PromptError(f"The model's chat template cannot be used ({error}).") from error
 
 

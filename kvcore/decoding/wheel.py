@@ -144,7 +144,10 @@ def _write_tokenizer(reader: Any, folder: Path) -> None:
     kinds = _value(reader, "tokenizer.ggml.token_type")
     special = [t for t, kind in zip(tokens, kinds, strict=True) if kind == CONTROL_TOKEN]
     merges = [tuple(pair.split(" ")) for pair in _value(reader, "tokenizer.ggml.merges")]
-    tokenizer = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, merges))
+    try:
+        tokenizer = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, merges))
+    except Exception as error:  # the library raises plain Exception
+        raise ValueError(error) from error
     digits = pre_tokenizers.Digits(individual_digits=True)
     words = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])

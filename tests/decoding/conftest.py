@@ -1,11 +1,13 @@
 """Models to test with: small ones saved by `transformers`, and SmolLM2 where its wheel is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 import pytest
 
+from kvcore.decoding.config import GPT2Config
+from kvcore.decoding.known import KNOWN
 from tests.decoding.checkpoints import save_network
 
 
@@ -15,6 +17,14 @@ def no_network(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub-cache"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+
+
+@pytest.fixture
+def small_known(monkeypatch):
+    """The models known by name, of a size that their random stand-ins are there at once."""
+    small = GPT2Config(2, 2, 8, 16, 300, 64)
+    for name, known in KNOWN.items():
+        monkeypatch.setitem(KNOWN, name, replace(known, config=small))
 
 
 @pytest.fixture(scope="session")
