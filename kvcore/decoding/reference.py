@@ -33,7 +33,11 @@ class TransformersSteps:
             raise LoadError("The transformers package is not installed, so there is no reference.")
         self._clock = clock
         self.network = _same_network(model)
-        self._cache: Any = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the text run so far."""
+        self._cache = None
 
     @torch.inference_mode()
     def step(self, new_ids: Sequence[int]) -> tuple[Tensor, float]:
