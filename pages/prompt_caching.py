@@ -61,6 +61,7 @@ def answer(found: Estimate, main: ModelEstimate) -> None:
         units.percent(share),
         help="Answers, and what changes in every request: caching cannot touch this part.",
     )
+    details.age(main)
     row = st.container(horizontal=True)
     row.download_button(
         "Summary (HTML)",
@@ -106,8 +107,8 @@ chosen, compared = questions.ask_models()
 left, right = st.columns([5, 6], gap="large")
 with left:
     given = questions.ask_traffic()
-    day, contract = questions.ask_prices()
-asked = questions.answers(chosen, compared, given, day, contract)
+    terms = questions.ask_terms()
+asked = questions.answers(chosen, compared, given, terms)
 
 found = estimate(asked.choices, asked.workload, at=asked.day) if asked else Estimate(())
 main = main_of(found, asked) if asked else None

@@ -279,6 +279,24 @@ def _reads(frame: pd.DataFrame, cacheable: np.ndarray, lifetime: np.ndarray) -> 
     return reads
 
 
+MOST_ARRIVALS = 2_000
+
+
+def recorded_arrivals(frame: pd.DataFrame) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Seconds and session of the latest single requests, in order of time, for a replay.
+
+    Requests without a session share one prefix with the others of their model.
+    """
+    single = frame["requests"].eq(1) & frame["at"].notna()
+    if not single.any() or not has_hours(frame):
+        return (), ()
+    latest = frame[single].sort_values("at", kind="stable").tail(MOST_ARRIVALS)
+    seconds = (latest["at"] - latest["at"].iloc[0]).dt.total_seconds()
+    session = latest["session"].astype(str) if "session" in latest else ""
+    names = latest["model"].astype(str) + " " + session
+    return tuple(seconds.tolist()), tuple(names.tolist())
+
+
 @dataclass(frozen=True)
 class InvoiceGap:
     """Our sum against an invoice or the export's own; `share` is of the invoice, signed."""

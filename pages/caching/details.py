@@ -43,10 +43,26 @@ from pages.common.page import export_row, share_link, sources
 from pages.common.text import as_text
 
 MOST_CALLS_DRAWN = 200
+STALE_AFTER_DAYS = 60
 
 
 def cliffs(main: ModelEstimate) -> tuple[str, ...]:
     return loss_module.cliffs(main)
+
+
+def age(main: ModelEstimate) -> None:
+    """Which prices these are, and how old what is known of the providers is."""
+    checked = overlay.as_of()
+    days = (datetime.now(tz=UTC).date() - checked).days
+    line = as_text(
+        f"List prices of {main.rates.at:%Y-%m-%d} from {ENGINE}, provider rules checked on "
+        f"{checked:%Y-%m-%d}.",
+        300,
+    )
+    if days > STALE_AFTER_DAYS:
+        st.warning(f"{line} That is {days:,} days ago: prices may have changed since.")
+    else:
+        st.caption(line)
 
 
 def rules_of_thumb(found: Estimate, main: ModelEstimate) -> None:

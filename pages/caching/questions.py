@@ -44,7 +44,18 @@ PROVIDERS = (
 )
 MOST_COMPARED = 5
 
-ARRIVALS = {"poisson": "At random", "schedule": "On a fixed schedule"}
+ARRIVALS = {
+    "At random": "poisson",
+    "On a fixed schedule": "schedule",
+    "As in the uploaded export": "recorded",
+}
+KEPT = f"{PREFIX}kept"
+"""Where the session keeps what was read from an upload."""
+
+ANYWHERE, STANDARD = "anywhere", "standard"
+REGIONS = (ANYWHERE, "us", "eu", "regional")
+TIERS = (STANDARD, "flex", "priority")
+SPEEDS = (STANDARD, "fast")
 
 BOUNDS: dict[str, tuple[float, float]] = {
     "prefix_tokens": (0, 2_000_000),
@@ -81,7 +92,7 @@ DEFAULTS: dict[str, Any] = {
     "compaction_at": 0,
     "switch_at": 0,
     "tools_at": 0,
-    "arrivals": "poisson",
+    "arrivals": "At random",
     "uneven": False,
     "unstable_top": False,
     "send_one_first": False,
@@ -161,6 +172,8 @@ def check_link() -> None:
     }
     rules[f"{PREFIX}arrivals"] = Choice(tuple(ARRIVALS))
     rules[f"{PREFIX}model"] = Text(120)
+    rules |= {f"{PREFIX}tier": Choice(TIERS), f"{PREFIX}speed": Choice(SPEEDS)}
+    rules[f"{PREFIX}geo"] = Choice(REGIONS)
     check(rules)
 
 
@@ -287,17 +300,18 @@ def ask_traffic() -> dict[str, Any]:
                 "Calls that start together cannot read what the others write.",
             ),
         )
-        given["arrivals"] = st.segmented_control(
+        come = st.segmented_control(
             "Requests come",
             list(ARRIVALS),
-            format_func=ARRIVALS.get,
-            default="poisson",
+            default="At random",
             required=True,
             key=f"{PREFIX}arrivals",
             bind="query-params",
             persist_state="session",
-            help="A schedule with gaps just over the lifetime never hits.",
+            help="A schedule with gaps just over the lifetime never hits. Recorded arrivals are "
+            "replayed from the requests of an export uploaded below.",
         )
+        given["arrivals"] = ARRIVALS[come]
         given |= _ticks()
         st.caption("An event before this call of a conversation breaks its cache; 0 for never.")
         given |= _row(
@@ -364,9 +378,20 @@ def _ticks() -> dict[str, bool]:
     }
 
 
-def ask_prices() -> tuple[date | None, Contract | None]:
-    """The day whose list prices hold, and prices that someone negotiated."""
-    with st.expander("Another day's prices, or a contract"):
+@dataclass(frozen=True)
+class Terms:
+    """How the first model is called and priced, where that is not the usual way."""
+
+    day: date | None
+    contract: Contract | None
+    service_tier: str | None
+    speed: str | None
+    geo: str | None
+
+
+def ask_terms() -> Terms:
+    """The day whose list prices hold, how the models are called, and negotiated prices."""
+    with st.expander("Another day's prices, a region, or a contract"):
         day = st.date_input(
             "List prices of",
             value=None,
@@ -377,6 +402,25 @@ def ask_prices() -> tuple[date | None, Contract | None]:
             persist_state="session",
             help="Past prices and announced ones count. Empty for today's.",
         )
+        called = [
+            column.selectbox(
+                label,
+                options,
+                key=f"{PREFIX}{name}",
+                bind="query-params",
+                persist_state="session",
+                help=why,
+            )
+            for column, (name, label, options, why) in zip(
+                st.columns(3),
+                (
+                    ("tier", "Service tier", TIERS, "As the provider names it."),
+                    ("speed", "Speed", SPEEDS, "Fast modes multiply every price."),
+                    ("geo", "Processed in", REGIONS, "Regions may cost a tenth more."),
+                ),
+                strict=True,
+            )
+        ]
         st.caption(
             "A contract replaces the list price of the first model. Dollars per million tokens; "
             "what is left empty costs what fresh input costs."
@@ -400,7 +444,8 @@ def ask_prices() -> tuple[date | None, Contract | None]:
                     persist_state="session",
                     help="Dollars per million tokens, such as 2.50. Not part of the link.",
                 )
-        return day, _contract(typed)
+        tier, speed, geo = (None if v in (STANDARD, ANYWHERE) else v for v in called)
+        return Terms(day, _contract(typed), tier, speed, geo)
 
 
 def _contract(typed: Mapping[str, str]) -> Contract | None:
@@ -421,8 +466,7 @@ def answers(
     main: str,
     compared: list[str],
     given: Mapping[str, Any],
-    day: date | None,
-    contract: Contract | None,
+    terms: Terms,
 ) -> Answers | None:
     """The answers as one, or None after a sentence on what cannot be."""
     given = dict(given)
@@ -432,15 +476,26 @@ def answers(
         TOOLS_CHANGED: given.pop("tools_at"),
     }
     events = tuple(Event(call, kind) for kind, call in moments.items() if call)
+    recorded: tuple[float, ...] = ()
+    sessions: tuple[str, ...] = ()
+    if given["arrivals"] == "recorded":
+        kept = st.session_state.get(KEPT)
+        recorded, sessions = kept.arrivals if kept is not None else ((), ())
+        if len(recorded) < 2:
+            refuse(
+                "There are no recorded arrivals: upload an export with single requests and their "
+                "times under Your own usage. Until then requests come at random."
+            )
+            given["arrivals"] = "poisson"
     try:
-        workload = Workload(**given, events=events)
+        workload = Workload(**given, events=events, recorded=recorded, recorded_prefixes=sessions)
     except WorkloadError as problem:
         refuse(str(problem))
         return None
-    choice = choice_of(main)
+    called = {"service_tier": terms.service_tier, "speed": terms.speed, "geo": terms.geo}
     return Answers(
-        replace(choice, contract=contract) if contract else choice,
-        tuple(choice_of(name) for name in compared),
+        replace(choice_of(main), contract=terms.contract, **called),
+        tuple(replace(choice_of(name), **called) for name in compared),
         workload,
-        day,
+        terms.day,
     )

@@ -12,8 +12,14 @@ from kvcore import units
 from kvcore.charts import prompt_caching as charts
 from kvcore.costs.exports import Format, Usage, read_usage
 from kvcore.costs.prices import Contract
-from kvcore.costs.summaries import InvoiceGap, Summary, other_lifetimes, summarise
-from pages.caching.questions import PREFIX, Answers
+from kvcore.costs.summaries import (
+    InvoiceGap,
+    Summary,
+    other_lifetimes,
+    recorded_arrivals,
+    summarise,
+)
+from pages.caching.questions import KEPT, PREFIX, Answers
 from pages.common.draw import draw
 from pages.common.page import export_row, refuse
 from pages.common.text import as_text
@@ -31,6 +37,7 @@ class Kept:
     usage: Usage
     summary: Summary | None
     contract: Contract | None
+    arrivals: tuple[tuple[float, ...], tuple[str, ...]] = ((), ())
     lifetimes: pd.DataFrame | None = None
 
 
@@ -46,13 +53,14 @@ def show(asked: Answers | None) -> None:
         help=f"CSV, TSV, JSON or JSONL up to 200 MB. Known: {formats}.",
     )
     contract = asked.main.contract if asked else None
-    kept: Kept | None = st.session_state.get(f"{PREFIX}kept")
+    kept: Kept | None = st.session_state.get(KEPT)
     if file is not None and (
         kept is None or kept.file_id != file.file_id or kept.contract != contract
     ):
         with st.spinner("Reading and pricing the export", show_time=True):
             kept = _read(file.file_id, file.name, file.getvalue(), contract)
-        st.session_state[f"{PREFIX}kept"] = kept
+        st.session_state[KEPT] = kept
+        st.rerun()
     if kept is None:
         st.caption(f"Known formats: {formats}.")
         return
@@ -62,7 +70,9 @@ def show(asked: Answers | None) -> None:
 def _read(file_id: str, name: str, data: bytes, contract: Contract | None) -> Kept:
     usage = read_usage(data, name, contract=contract)
     tokens = not usage.frame.empty and not usage.is_cost
-    return Kept(file_id, name, usage, summarise(usage.frame) if tokens else None, contract)
+    summary = summarise(usage.frame) if tokens else None
+    arrivals = recorded_arrivals(usage.frame) if tokens else ((), ())
+    return Kept(file_id, name, usage, summary, contract, arrivals)
 
 
 def _show(kept: Kept) -> None:
@@ -70,7 +80,7 @@ def _show(kept: Kept) -> None:
     row = st.container(horizontal=True, vertical_alignment="center")
     row.text(f"{kept.name}: {usage.format}, {len(usage.frame):,} rows")
     if row.button("Forget this file", key=f"{PREFIX}forget"):
-        del st.session_state[f"{PREFIX}kept"]
+        del st.session_state[KEPT]
         st.rerun()
     if usage.format == Format.UNKNOWN:
         refuse(usage.rejected[0][1])
@@ -83,6 +93,11 @@ def _show(kept: Kept) -> None:
         _invoice(usage)
         _tables(usage, kept.summary)
         _lifetimes(kept)
+        if len(kept.arrivals[0]) > 1:
+            st.caption(
+                f"The estimate above can replay the {len(kept.arrivals[0]):,} latest arrivals of "
+                "this file: choose “As in the uploaded export” under Pauses, bursts and accidents."
+            )
         export_row(
             "prompt_caching_usage",
             kept.summary.by_model,

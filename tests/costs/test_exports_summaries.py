@@ -14,6 +14,7 @@ from kvcore.costs.summaries import (
     InvoiceGap,
     has_hours,
     other_lifetimes,
+    recorded_arrivals,
     sold_lifetimes,
     summarise,
 )
@@ -152,6 +153,18 @@ def test_reads_without_any_write_say_nothing_of_lifetimes():
     """OpenRouter's file has no count of writes: a comparison would be made up."""
     frame = requests(("2026-11-02 09:00", 0, 100, 900, 0, 1))
     assert len(other_lifetimes(frame)) == 2
+
+
+def test_arrivals_for_a_replay():
+    frame = requests(
+        ("2026-11-02 09:05", 2, 1, 0, 0, 1),
+        ("2026-11-02 09:00", 1, 1, 0, 0, 1),
+        (None, 1, 1, 0, 0, 1),
+    )
+    seconds, sessions = recorded_arrivals(frame)
+    assert seconds == (0.0, 300.0)
+    assert len(set(sessions)) == 2
+    assert recorded_arrivals(frame.assign(requests=np.nan)) == ((), ())
 
 
 def test_gap_to_the_invoice():

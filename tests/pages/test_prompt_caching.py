@@ -226,6 +226,24 @@ def test_a_kept_upload_can_be_forgotten(open_page):
     )
 
 
+def test_recorded_arrivals_are_replayed_or_asked_for(open_page):
+    app = open_page("prompt_caching", prompt_caching_arrivals="As in the uploaded export")
+    assert any("no recorded arrivals" in element.value for element in app.error)
+    name = "openrouter_activity_2026-11-02.csv"
+    app = upload(app, name, (SAMPLES / name).read_bytes()).run()
+    assert not app.exception
+    assert not app.error
+    at_random = answer(open_page("prompt_caching"))
+    assert answer(app) != at_random
+    assert answer(app).startswith("You would save")
+
+
+def test_region_and_speed_change_the_price(open_page):
+    app = open_page("prompt_caching", prompt_caching_geo="us")
+    # 1.1 times on every class of tokens
+    assert app.metric[0].value == "$516.91"
+
+
 def compare(open_page, first: str, second: str):
     app = open_tab(open_page("prompt_caching"), "What breaks my cache?")
     app.text_area(key="prompt_caching_text_first").set_value(first)

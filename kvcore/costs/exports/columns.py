@@ -256,6 +256,8 @@ class _Block:
         return names
 
     def _tags(self, name: str) -> list[str]:
+        if name not in self.columns:
+            return [""] * self.size
         memory: dict[object, str] = {}
         return [
             memory[value] if value in memory else memory.setdefault(value, _tag(value))
@@ -300,10 +302,8 @@ class _Block:
         return found
 
     def _money(self, name: str, required: bool) -> np.ndarray:
-        if name in self.columns:
-            money = np.array([_dollars(value) for value in self.columns[name]], dtype=float)
-        else:
-            money = np.full(self.size, np.nan)
+        values = self.columns.get(name)
+        money = np.full(self.size, np.nan) if values is None else _money(values)
         if required:
             self.refuse(np.isnan(money), "the cost is missing or not a number")
         return money
@@ -335,9 +335,20 @@ def to_times(values: Sequence[object]) -> pd.Series:
 
     Text without a zone is UTC, as every one of these exports has it.
     """
-    texts = pd.Series([_as_time_text(value) for value in values], dtype=object)
-    times = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
-    return times.astype("datetime64[us, UTC]").reset_index(drop=True)
+    texts = pd.Series(list(values), dtype=object)
+    plain = texts.map(type).eq(str).all()
+    times = _parsed(texts) if plain else pd.Series(pd.NaT, texts.index, dtype=_TIME)
+    left = times.isna() & texts.notna()
+    if left.any():
+        times[left] = _parsed(texts[left].map(_as_time_text))
+    return times
+
+
+_TIME = "datetime64[us, UTC]"
+
+
+def _parsed(texts: pd.Series) -> pd.Series:
+    return pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601").astype(_TIME)
 
 
 _NUMBER = re.compile(r"\d{9,16}(\.\d+)?")
@@ -402,6 +413,15 @@ def _bound(digits: str, suffix: str) -> int:
         return min(int(float(digits) * scale), LARGEST_REQUEST)
     except (ValueError, OverflowError):
         return 0
+
+
+def _money(values: Sequence[object]) -> np.ndarray:
+    """A column of dollars; NaN where there is no amount. What is plain is read at once."""
+    try:
+        money = np.array(values, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_dollars(value) for value in values], dtype=float)
+    return np.where(np.abs(money) < 1e12, money, np.nan)
 
 
 def _dollars(value: object) -> float:

@@ -115,15 +115,21 @@ def table_rows(text: str, table: Table) -> Iterator[tuple[int, list[str]] | Prob
     first line is refused and reading goes on with the second.
     """
     lines = _Lines(numbered_lines(text, table.body, table.header_line + 1))
+    width, delimiter = len(table.columns), table.delimiter
     for number, line in lines:
-        if not line.strip():
+        if '"' not in line:
+            fields = line.split(delimiter)
+            if len(fields) == width:
+                yield number, fields
+            elif line.strip():
+                yield _fitted(number, fields, width)
             continue
         more = lines.until_quotes_close(line)
         if more is None:
             yield Problem(number, "a quotation mark is opened and never closed")
             continue
-        fields = _split("\n".join([line, *(part for _, part in more)]), table.delimiter)
-        row = _fitted(number, fields, len(table.columns))
+        fields = _split("\n".join([line, *(part for _, part in more)]), delimiter)
+        row = _fitted(number, fields, width)
         if isinstance(row, Problem):
             lines.put_back(more)
         yield row
