@@ -38,20 +38,21 @@ SPEEDS = {"1 a second": 1.0, "2 a second": 2.0, "5 a second": 5.0, "as fast as i
 TIMES = ("not in the prompt", "at the top", "at the end")
 COLOURINGS = {"state": "Reusable work", "key_norm": "Norm of keys", "value_norm": "Norm of values"}
 
+# What a link may set. Streamlit writes the label of a choice into the address.
 RULES: dict[str, Rule] = {
-    "cache_lab_model": Choice(tuple(KNOWN)),
-    "cache_lab_system": Text(4_000),
-    "cache_lab_question": Text(2_000),
-    "cache_lab_time": Choice(TIMES),
-    "cache_lab_policy": Choice(tuple(POLICIES)),
-    "cache_lab_window": Number(2, 1_024),
-    "cache_lab_sinks": Number(0, 64),
-    "cache_lab_heavy": Number(0, 512),
-    "cache_lab_block": Choice(tuple(map(str, BLOCK_SIZES))),
-    "cache_lab_blocks": Number(3, 513),
-    "cache_lab_speed": Choice(tuple(SPEEDS)),
-    "cache_lab_colour": Choice(tuple(COLOURINGS)),
-    "cache_lab_scenario": Choice(tuple(scenario.key for scenario in SCENARIOS)),
+    "lab_model": Choice(tuple(model.title for model in KNOWN.values())),
+    "lab_system": Text(4_000),
+    "lab_question": Text(2_000),
+    "lab_time": Choice(TIMES),
+    "lab_policy": Choice(tuple(POLICIES.values())),
+    "lab_window": Number(2, 1_024),
+    "lab_sinks": Number(0, 64),
+    "lab_heavy": Number(0, 512),
+    "lab_block": Choice(tuple(map(str, BLOCK_SIZES))),
+    "lab_blocks": Number(3, 513),
+    "lab_speed": Choice(tuple(SPEEDS)),
+    "lab_colour": Choice(tuple(COLOURINGS.values())),
+    "lab_scenario": Choice(tuple(scenario.title for scenario in SCENARIOS)),
 }
 
 
@@ -69,7 +70,7 @@ def controls(player: Player) -> Wanted:
         list(KNOWN),
         index=list(KNOWN).index("smollm2"),
         format_func=lambda name: KNOWN[name].title,
-        key="cache_lab_model",
+        key="lab_model",
         bind="query-params",
         help="SmolLM2 is at hand without a network; GPT-2 comes from the hub where there is one.",
     )
@@ -78,7 +79,7 @@ def controls(player: Player) -> Wanted:
         SYSTEM,
         height=140,
         max_chars=4_000,
-        key="cache_lab_system",
+        key="lab_system",
         bind="query-params",
         help="It stands first, so that prompts that share it begin alike and can share blocks.",
     )
@@ -87,20 +88,20 @@ def controls(player: Player) -> Wanted:
         QUESTION,
         height=80,
         max_chars=2_000,
-        key="cache_lab_question",
+        key="lab_question",
         bind="query-params",
         help="Ask the same twice, and all full blocks of the prompt are found in the pool.",
     )
     time = st.selectbox(
         "The time of day",
         TIMES,
-        key="cache_lab_time",
+        key="lab_time",
         bind="query-params",
         help="At the top it changes the first block, and with it the name of every block after.",
     )
     leave_open = st.toggle(
         "Leave the request before open",
-        key="cache_lab_open",
+        key="lab_open",
         bind="query-params",
         help="It goes on holding its blocks, and shares those with which both begin.",
     )
@@ -128,7 +129,7 @@ def policy_controls() -> Policy:
         "Policy",
         list(POLICIES),
         format_func=POLICIES.get,
-        key="cache_lab_policy",
+        key="lab_policy",
         bind="query-params",
         help="Applied to the real cache before each new token; budgets are in tokens.",
     )
@@ -148,7 +149,7 @@ def policy_controls() -> Policy:
     budget[part] = number(row, label, "window", 2, 1_024, 96, help)
     renumber = st.toggle(
         "Renumber what stays",
-        key="cache_lab_renumber",
+        key="lab_renumber",
         bind="query-params",
         persist_state="session",
         help="Number the positions kept 0, 1, 2 … as StreamingLLM does, instead of leaving them.",
@@ -163,7 +164,7 @@ def pool_controls() -> Settings:
         "Tokens a block",
         BLOCK_SIZES,
         index=BLOCK_SIZES.index(16),
-        key="cache_lab_block",
+        key="lab_block",
         bind="query-params",
         help="Only full blocks can be found again: the block is the smallest prefix to share.",
     )
@@ -187,7 +188,7 @@ def number(
         low,
         high,
         value,
-        key=f"cache_lab_{name}",
+        key=f"lab_{name}",
         bind="query-params",
         persist_state="session",
         help=help,
@@ -195,14 +196,14 @@ def number(
 
 
 def ask_row(row: DeltaGenerator, player: Player, wanted: Wanted) -> None:
-    if row.button("Ask", type="primary", key="cache_lab_ask", disabled=JOB.active):
+    if row.button("Ask", type="primary", key="lab_ask", disabled=JOB.active):
         if not wanted.question.strip():
             player.error = "The question is empty; type one, or take the one that was there."
         else:
             run(player.ask(wanted, SHELF.take))
     if player.num_open and row.button(
         f"Close {player.num_open} earlier",
-        key="cache_lab_close",
+        key="lab_close",
         disabled=JOB.active,
         help="End the requests left open; their blocks become free and can still be found.",
     ):
@@ -213,31 +214,31 @@ def player_row(player: Player) -> None:
     row = st.container(horizontal=True, vertical_alignment="bottom")
     row.button(
         "Back",
-        key="cache_lab_back",
+        key="lab_back",
         disabled=JOB.active or player.cursor == 0,
         on_click=player.back,
         help="Look at the step before; nothing is computed.",
     )
     if row.button(
         "Step",
-        key="cache_lab_step",
+        key="lab_step",
         disabled=JOB.active or (player.at_end and not player.is_live),
         help="Run the token chosen last through the model and choose the next one.",
     ):
         run(player.step())
     if JOB.active:
-        if row.button("Pause", key="cache_lab_pause", help="Stop before the next step."):
+        if row.button("Pause", key="lab_pause", help="Stop before the next step."):
             JOB.stop()
             MEASUREMENTS.wake()
             JOB.job.join(2)
             st.rerun()
-    elif row.button("Play", key="cache_lab_play", disabled=player.ended):
-        run(player.play(SPEEDS[st.session_state.get("cache_lab_speed") or "2 a second"]), wait=0)
+    elif row.button("Play", key="lab_play", disabled=player.ended):
+        run(player.play(SPEEDS[st.session_state.get("lab_speed") or "2 a second"]), wait=0)
     row.selectbox(
         "Speed",
         list(SPEEDS),
         index=1,
-        key="cache_lab_speed",
+        key="lab_speed",
         bind="query-params",
         help="Steps a second while playing; a step takes as long as it takes.",
         width=180,
@@ -301,8 +302,8 @@ def said(player: Player) -> None:
         st.caption(f"Running here. {as_text(player.notice or '', 400)}")
     policy = trace.about.policy
     st.caption(
-        f"Step {player.cursor} of {len(trace.frames) - 1}; {describe_policy(trace)}. "
-        + (positions_note(trace) if policy != eviction.NONE else "")
+        f"{trace.name.capitalize()}, step {player.cursor} of {len(trace.frames) - 1}; "
+        f"{describe_policy(trace)}. " + (positions_note(trace) if policy != eviction.NONE else "")
     )
 
 
@@ -349,7 +350,7 @@ def live() -> None:
         charts.heat_map,
         frames.heat_map(trace, frame),
         alt="The same as a flat map: " + takeaway(trace, frame),
-        colour_by=st.session_state.get("cache_lab_colour", "state"),
+        colour_by=st.session_state.get("lab_colour", "state"),
     )
     st.caption(f"The same picture flat. {charts.SIGN_LEGEND}.")
     blocks(trace, frame)
@@ -413,7 +414,7 @@ def scenario_tab() -> None:
         list(by_key),
         default=SCENARIOS[0].key,
         format_func=lambda key: by_key[key].title,
-        key="cache_lab_scenario",
+        key="lab_scenario",
         bind="query-params",
         required=True,
     )
@@ -483,7 +484,7 @@ def export_tab(player: Player) -> None:
     settings = {"model": about.model, "weights": about.source, "policy": about.policy}
     settings |= {"budget": about.budget, "block_size": about.block_size, "blocks": about.num_blocks}
     export_row("cache_lab", frames.steps(player.trace), settings)
-    share_link("cache_lab_")
+    share_link("lab_")
 
 
 header(
@@ -505,16 +506,16 @@ with right:
     stage = st.container()
 
 st.subheader("Ask twice, then with the time in the prompt")
-if st.button("Ask in six ways", key="cache_lab_try", disabled=JOB.active):
+if st.button("Ask in six ways", key="lab_try", disabled=JOB.active):
     run(current.try_times(wanted, SHELF.take), wait=0)
 EXPERIMENT = st.empty()
 
 with stage:
-    speed = SPEEDS[st.session_state.cache_lab_speed]
+    speed = SPEEDS[st.session_state.lab_speed]
     st.fragment(live, run_every=max(0.15, min(0.5, 1 / speed)) if was_active else None)()
 
 names = ["Known answers", "Arithmetic", "Table", "Colours", "Sources", "Export and link"]
-tabs = st.tabs(names, key="cache_lab_tab", on_change="rerun")
+tabs = st.tabs(names, key="lab_tab", on_change="rerun")
 if tabs[0].open:
     with tabs[0]:
         scenario_tab()
@@ -530,7 +531,7 @@ with tabs[3]:
         list(COLOURINGS),
         default="state",
         format_func=COLOURINGS.get,
-        key="cache_lab_colour",
+        key="lab_colour",
         bind="query-params",
     )
 with tabs[4]:

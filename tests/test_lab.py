@@ -322,13 +322,21 @@ def test_the_block_store_refuses_what_it_does_not_hold(shape):
     cache = model.new_cache()
     forward(model, tokens, cache)
     store.put(1, b"one", cache, 0)
-    assert store.prefix([1], [b"one"], tokens).token_ids == tuple(tokens[:16])
-    with pytest.raises(CacheError, match="does not hold"):
-        store.prefix([1], [b"two"], tokens)
-    with pytest.raises(CacheError, match="does not hold"):
-        store.prefix([1], [b"one"], some_tokens(40, seed=1))
-    with pytest.raises(CacheError, match="does not hold"):
-        store.prefix([2], [b"one"], tokens)
+    fresh = model.new_cache()
+    for block_id, name, text in (
+        (1, b"two", tokens),
+        (1, b"one", some_tokens(40, seed=1)),
+        (2, b"one", tokens),
+    ):
+        with pytest.raises(CacheError, match="does not hold"):
+            store.restore(fresh, [block_id], [name], text)
+    with pytest.raises(CacheError, match="do not fit"):
+        store.restore(model.new_cache(8), [1], [b"one"], tokens)
+    store.restore(fresh, [1], [b"one"], tokens)
+    assert fresh.token_ids == tokens[:16]
+    assert torch.equal(fresh.keys[:, :, :16], cache.keys[:, :, :16])
+    with pytest.raises(CacheError, match="empty cache"):
+        store.restore(fresh, [1], [b"one"], tokens)
     with pytest.raises(CacheError, match="cannot be stored"):
         store.put(2, b"open", cache, 2)
     evict(cache, "window", window=20)
@@ -339,6 +347,8 @@ def test_the_block_store_refuses_what_it_does_not_hold(shape):
     forward(other, tokens, foreign)
     with pytest.raises(CacheError, match="another model"):
         store.put(2, b"foreign", foreign, 0)
+    with pytest.raises(CacheError, match="another model"):
+        store.restore(other.new_cache(), [1], [b"one"], tokens)
 
 
 # What is shown

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kvcore.decoding.cache import KVCache, Prefix
+from kvcore.decoding.cache import KVCache
 from kvcore.decoding.errors import CacheError
 from kvcore.decoding.model import Model
 
@@ -55,23 +55,32 @@ class BlockStore:
             self.values[block_id] = cache.values[:, :, start:end]
         self._held[block_id] = (name, tuple(cache.token_ids[start:end]))
 
-    def prefix(
-        self, block_ids: Sequence[int], names: Sequence[bytes], token_ids: Sequence[int]
-    ) -> Prefix:
-        """The blocks' keys and values as the start of the text `token_ids`, to restore a cache.
+    def restore(
+        self,
+        cache: KVCache,
+        block_ids: Sequence[int],
+        names: Sequence[bytes],
+        token_ids: Sequence[int],
+    ) -> None:
+        """Fill an empty cache with these blocks, which must hold the start of the text `token_ids`.
 
-        Raises CacheError when a block does not hold what its name and the tokens say.
+        Raises CacheError when a block does not hold what its name and the tokens say, and when the
+        cache is not empty, too small or of another model; it is then unchanged.
         """
+        length = len(block_ids) * self.block_size
+        if cache.owner is not self._owner:
+            raise CacheError("This cache belongs to another model than the store.")
+        if cache.token_ids:
+            raise CacheError("Only an empty cache can be filled from blocks; crop(0) it first.")
+        if length > cache.capacity:
+            raise CacheError(f"{length} tokens do not fit in {cache.capacity} positions.")
         for index, (block_id, name) in enumerate(zip(block_ids, names, strict=True)):
             start, end = index * self.block_size, (index + 1) * self.block_size
-            held = self._held.get(block_id)
-            if held != (name, tuple(token_ids[start:end])):
+            if self._held.get(block_id) != (name, tuple(token_ids[start:end])):
                 raise CacheError(f"Block {block_id} does not hold tokens {start} to {end - 1}.")
         with torch.inference_mode():
-            order = torch.tensor(block_ids)
-            keys, values = (
-                blocks[order].permute(1, 2, 0, 3, 4).flatten(2, 3)
-                for blocks in (self.keys, self.values)
-            )
-        length = len(block_ids) * self.block_size
-        return Prefix(self._owner, tuple(token_ids[:length]), keys, values)
+            for index, block_id in enumerate(block_ids):
+                place = slice(index * self.block_size, (index + 1) * self.block_size)
+                cache.keys[:, :, place] = self.keys[block_id]
+                cache.values[:, :, place] = self.values[block_id]
+        cache.commit(token_ids[:length])

@@ -201,7 +201,7 @@ class Lab:
         num_hit_blocks = table.num_cached_tokens // self.pool.block_size
         if num_hit_blocks:
             hits = table.block_ids[:num_hit_blocks], table.hashes[:num_hit_blocks]
-            cache.restore(self._store.prefix(*hits, token_ids))
+            self._store.restore(cache, *hits, token_ids)
         logits = _forward(self.model, token_ids, cache)
         token_id = _best(logits)
         seconds = self._clock() - start

@@ -133,7 +133,7 @@ class BlockPool:
         token_ids = list(token_ids)
         if not token_ids:
             raise ValueError("A prompt needs at least one token.")
-        hashes = chain_hashes(token_ids, self.block_size, salt)
+        hashes = chain_hashes(token_ids, self.block_size, salt) if self.prefix_caching else []
         hit_ids = self._find(hashes[: (len(token_ids) - 1) // self.block_size])
         num_hit_tokens = len(hit_ids) * self.block_size
 
@@ -166,7 +166,7 @@ class BlockPool:
             return False
         table.token_ids.extend(token_ids)
         table.block_ids.extend(self._take() for _ in range(num_new))
-        if table.findable:
+        if table.findable and self.prefix_caching:
             num_full = len(table.hashes)
             open_tokens = table.token_ids[num_full * self.block_size :]
             parent = table.hashes[-1] if table.hashes else ROOT_HASH
@@ -260,8 +260,6 @@ class BlockPool:
         self._events.append(Event("evicted", block.block_id, self.block_size))
 
     def _store_full_blocks(self, table: BlockTable, first: int) -> None:
-        if not self.prefix_caching:
-            return
         for index in range(first, len(table.hashes)):
             block = self.blocks[table.block_ids[index]]
             if block.is_null:

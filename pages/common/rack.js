@@ -27,7 +27,7 @@ function mount(root) {
   const context = canvas.getContext("2d");
   const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   const view = { ...FIRST_VIEW };
-  let scene = null, before = null, changedAt = 0, pending = 0, dragged = null, drawn = [];
+  let scene = null, before = null, changedAt = null, pending = 0, dragged = null, drawn = [];
 
   const redraw = () => {
     if (!pending) pending = requestAnimationFrame(draw);
@@ -38,6 +38,7 @@ function mount(root) {
     if (!scene) return;
     const began = performance.now();
     fitHeight(canvas, scene.height);
+    changedAt ??= now; // the first picture of a change starts its movement, however late it comes
     const age = calm.matches ? Infinity : now - changedAt;
     drawn = drawScene(canvas, context, scene, before, view, age);
     canvas.dataset.drawMs = (performance.now() - began).toFixed(2);
@@ -97,7 +98,7 @@ function mount(root) {
       const next = readScene(data, root.host || root);
       before = scene;
       scene = next;
-      changedAt = performance.now();
+      changedAt = null;
       canvas.setAttribute("aria-label", data.label);
       drawLegend(legend, scene);
       redraw();

@@ -10,7 +10,7 @@ def settled(page: Page) -> None:
     expect(page.get_by_test_id("stApp")).to_have_attribute(
         "data-test-script-state", "notRunning", timeout=60_000
     )
-    expect(page.locator("[data-testid=stSkeleton]")).to_have_count(0)
+    expect(page.locator("[data-testid=stSkeleton]")).to_have_count(0, timeout=60_000)
 
 
 def visit(page: Page, url: str) -> None:
