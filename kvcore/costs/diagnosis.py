@@ -6,6 +6,7 @@ body is laid out in that order, compared, and the first difference is traced to 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from kvcore.costs.workload import Workload
 EXCERPT = 60
 TOP = 2_000
 """Characters that count as the top of a prompt."""
+FILE_MARK = "<file"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Diagnosis:
     fixed_tokens: int | None
     fixed_cacheable_tokens: int | None
     counter: Counter
+    notes: tuple[str, ...] = ()
 
     @property
     def cause(self) -> Cause:
@@ -118,7 +121,14 @@ def diagnose(
         fixed_tokens=None if fixed is None else max(fixed, shared),
         fixed_cacheable_tokens=rules.cacheable(max(fixed, shared)) if rules and fixed else None,
         counter=counter,
+        notes=_notes(before, after),
     )
+
+
+def _notes(before: _Layout, after: _Layout) -> tuple[str, ...]:
+    if FILE_MARK in before.text or FILE_MARK in after.text:
+        return ("Images and files are compared but not counted: their tokens depend on the model.",)
+    return ()
 
 
 def worth_a_month(
@@ -322,12 +332,24 @@ def _dumped(value: Any, sort: bool = False) -> str:
 
 
 def _unmarked(value: Any) -> Any:
-    """Without the marks that place a breakpoint: they are not part of the prompt."""
+    """Without the marks that place a breakpoint, which are no part of the prompt, and with files
+    replaced by their fingerprints: their encoded bytes are not what the model counts."""
     if isinstance(value, Mapping):
         return {k: _unmarked(v) for k, v in value.items() if k not in _MARKS}
     if isinstance(value, list):
         return [_unmarked(v) for v in value]
-    return value
+    return _fingerprint(value) if _is_file(value) else value
+
+
+_ENCODED = re.compile(r"(?:data:[\w/+.-]*;base64,)?[A-Za-z0-9+/=_\n-]+")
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > 400 and _ENCODED.fullmatch(value) is not None
+
+
+def _fingerprint(encoded: str) -> str:
+    return f"{FILE_MARK} {hashlib.sha256(encoded.encode()).hexdigest()[:12]}>"
 
 
 # Finding the cause.
@@ -362,9 +384,31 @@ def _continues(before: _Layout, after: _Layout) -> bool:
 
 
 def _only_last_message_differs(before: _Layout, after: _Layout) -> bool:
-    """The usual changing part: everything up to the first body's last message is the same."""
+    """The usual changing part: all up to the first body's last message is the same, and what
+    differs in that message is not followed by text that comes again."""
     last = _last_message(before)
-    return last > 0 and after.sections[:last] == before.sections[:last]
+    if last == 0 or after.sections[:last] != before.sections[:last]:
+        return False
+    return not _repeats_after_difference(before, after)
+
+
+REPEATED = 400
+"""Characters of the same text after a difference that are worth moving in front of it."""
+
+
+def _repeats_after_difference(before: _Layout, after: _Layout) -> bool:
+    """Whether the section where two prompts part goes on with the same text a little later."""
+    position = common_prefix(before.text, after.text)
+    index = after.section_at(position)
+    if before.section_at(position) != index:
+        return False
+    first, second = before.sections[index].text, after.sections[index].text
+    start = common_prefix(first, second)
+    for skipped in (50, 150, 500, 1500):
+        chunk = first[start + skipped : start + skipped + REPEATED]
+        if len(chunk) == REPEATED and chunk in second[start:]:
+            return True
+    return False
 
 
 def _last_message(layout: _Layout) -> int:
@@ -386,7 +430,8 @@ def _cause(before: _Layout, after: _Layout) -> tuple[Cause, _Mend | None] | None
     ):
         return _settings_cause(before, after)
     position = common_prefix(before.text, after.text)
-    if not before.is_body and position >= ENDING_SHARE * min(len(before.text), len(after.text)):
+    one_text = not before.is_body or _last_message(before) == 0
+    if one_text and position >= ENDING_SHARE * min(len(before.text), len(after.text)):
         return _ENDING, None
     if before.is_body and after.is_body:
         path = after.sections[after.section_at(position)].path
@@ -612,7 +657,7 @@ def _sorted_at(layout: _Layout, position: int) -> _Layout:
 
 def _changed_text(before: _Layout, after: _Layout, position: int) -> tuple[Cause, _Mend | None]:
     path = after.sections[after.section_at(position)].path
-    if path.startswith("messages"):
+    if path.startswith("messages") and before.section_at(position) < _last_message(before):
         sentence = "An earlier message was edited, dropped or summarised."
         fix = "Only add to the end of a conversation; compact rarely and all at once."
         return Cause("earlier message changed", sentence, fix), None

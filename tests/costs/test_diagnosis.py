@@ -93,6 +93,27 @@ def test_the_likely_cause_is_named(kind, first, second):
     assert kind == "setting changed" or found.shared_tokens < found.second_tokens
 
 
+def in_one_message(text, system=None):
+    parts = {"messages": [{"role": "user", "content": text}]}
+    return json.dumps({"system": system, **parts} if system else parts)
+
+
+@pytest.mark.parametrize("system", [None, "You are a clerk."])
+@pytest.mark.parametrize(
+    ("kind", "first", "second", "breaks"),
+    [
+        ("timestamp", f"Now 14:00. {RULES} What is A?", f"Now 14:05. {RULES} Why is B?", True),
+        ("text changed", f"Be kind. {RULES}", f"Stay cool. {RULES}", True),
+        ("harmless", f"{RULES} What is A?", f"{RULES} Why is B?", False),
+    ],
+)
+def test_a_prompt_kept_in_one_long_message_is_looked_into(kind, first, second, breaks, system):
+    found = diagnose(in_one_message(first, system), in_one_message(second, system))
+    assert found.breaks is breaks
+    assert found.cause.kind == kind or not breaks
+    assert not breaks or found.fixed_tokens > 1300
+
+
 UNBROKEN = [
     ("identical", RULES, RULES),
     ("continues", RULES, RULES + "And?"),
@@ -163,6 +184,20 @@ def test_marks_that_place_a_breakpoint_are_no_difference():
     marked = [{"type": "text", "text": RULES, "cache_control": {"type": "ephemeral"}}]
     plain = [{"type": "text", "text": RULES}]
     assert not diagnose(body(system=marked), body(ANSWERED, system=plain)).breaks
+
+
+def test_files_are_compared_but_not_counted():
+    def asked(fill):
+        image = {"type": "image", "source": {"type": "base64", "data": fill * 20_000}}
+        text = {"type": "text", "text": "What is this?"}
+        return body([{"role": "user", "content": [image, text]}, *ANSWERED[1:]])
+
+    same = diagnose(asked("iVBORw0K"), asked("iVBORw0K"))
+    assert same.shared_tokens < 3000
+    assert "not counted" in same.notes[0]
+    other = diagnose(asked("iVBORw0K"), asked("R0lGODlh"))
+    assert other.breaks
+    assert other.where.startswith("messages[0].content[0]")
 
 
 def test_other_providers_bodies_are_laid_out_too():
