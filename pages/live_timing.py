@@ -18,7 +18,7 @@ from pages.common.draw import draw
 from pages.common.jobs import progress, session_job
 from pages.common.links import lab
 from pages.common.page import export_row, header, refuse, share_link, sources
-from pages.common.query import Choice, Number, Text, check
+from pages.common.query import Choice, Named, Number, Text, check
 
 FULL, SAMPLED = "Both in full", "Uncached sampled"
 TEMPERATURES = ("0", "0.7", "1")
@@ -420,7 +420,7 @@ header(
 check(
     {
         "live_timing_prompt": Text(MAX_PROMPT),
-        "live_timing_model": Choice(NAMES),
+        "live_timing_model": Named({name: KNOWN[name].title for name in NAMES}),
         "live_timing_new_tokens": Number(1, MAX_NEW),
         "live_timing_mode": Choice((FULL, SAMPLED)),
         "live_timing_temperature": Choice(TEMPERATURES),

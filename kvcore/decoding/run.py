@@ -157,7 +157,7 @@ class Run:
             model.bytes_read_per_token(0),
             model.cache_bytes_per_token,
         )
-        self.comparison = Comparison(len(prompt_ids), s.new_tokens)
+        self.comparison = Comparison(len(prompt_ids), s.new_tokens, s.samples)
         return pairs
 
     def _measure_bandwidth(self, model: "Model") -> None:
@@ -225,7 +225,7 @@ class Run:
         """The run that `as_data` described, with both texts the same."""
         settings, facts = Settings(**data["settings"]), Facts(**data["facts"])
         run = cls(settings, "Recorded", facts)
-        run.comparison = Comparison(facts.prompt_tokens, settings.new_tokens)
+        run.comparison = Comparison(facts.prompt_tokens, settings.new_tokens, settings.samples)
         for index in range(len(data["token_ids"])):
             run.comparison.add(_recorded_pair(data, facts, index))
         run.pieces = list(data["pieces"])
