@@ -59,7 +59,6 @@ class Diagnosis:
     fixed_tokens: int | None
     fixed_cacheable_tokens: int | None
     counter: Counter
-    notes: tuple[str, ...] = ()
 
     @property
     def cause(self) -> Cause:
@@ -120,15 +119,16 @@ def diagnose(
         minimum_tokens=_minimum(rules),
         fixed_tokens=None if fixed is None else max(fixed, shared),
         fixed_cacheable_tokens=rules.cacheable(max(fixed, shared)) if rules and fixed else None,
-        counter=counter,
-        notes=_notes(before, after),
+        counter=_with_files(counter, before, after),
     )
 
 
-def _notes(before: _Layout, after: _Layout) -> tuple[str, ...]:
-    if FILE_MARK in before.text or FILE_MARK in after.text:
-        return ("Images and files are compared but not counted: their tokens depend on the model.",)
-    return ()
+def _with_files(counter: Counter, before: _Layout, after: _Layout) -> Counter:
+    """The counter, saying also that it left files out where there were any."""
+    if FILE_MARK not in before.text and FILE_MARK not in after.text:
+        return counter
+    note = "Images and files are compared but not counted: their tokens depend on the model."
+    return replace(counter, sentence=f"{counter.sentence} {note}")
 
 
 def worth_a_month(

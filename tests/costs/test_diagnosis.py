@@ -194,7 +194,7 @@ def test_files_are_compared_but_not_counted():
 
     same = diagnose(asked("iVBORw0K"), asked("iVBORw0K"))
     assert same.shared_tokens < 3000
-    assert "not counted" in same.notes[0]
+    assert "not counted" in same.counter.sentence
     other = diagnose(asked("iVBORw0K"), asked("R0lGODlh"))
     assert other.breaks
     assert other.where.startswith("messages[0].content[0]")
