@@ -80,6 +80,7 @@ def memory_map(frame: pd.DataFrame) -> alt.LayerChart:
                 alt.Tooltip("place:N", title="Where"),
             ],
         )
+        .properties(name="pool")
         .add_params(follow)
     )
     hatch = painted(

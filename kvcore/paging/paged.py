@@ -29,7 +29,8 @@ class PagedPool(Pool):
 
     @property
     def allocated(self) -> float:
-        return self.blocks.num_used * self.block_slots
+        blocks = self.blocks
+        return (blocks.num_blocks - blocks.num_free) * self.block_slots
 
     @property
     def largest_free(self) -> float:
@@ -79,16 +80,16 @@ class PagedPool(Pool):
         return True
 
     def grow(self, stay: Stay) -> bool:
-        tables = stay.places
+        tables, samples, size = stay.places, len(stay.places), self.block_size
         if not self.blocks.extend(tables):
             return False
-        samples, block_size = len(tables), self.block_size
         if stay.keys is not None and samples == 1:
             filled = len(tables[0]) - 2
             self._name_blocks(stay, filled, filled + 1)
-        usable = stay.extend(block_size)
+        usable = stay.extend(size)
         self.future += samples * usable
-        self.never += samples * (block_size - usable)
+        if usable < size:
+            self.never += samples * (size - usable)
         return True
 
     def release(self, stay: Stay, step: int) -> None:

@@ -44,7 +44,8 @@ class Stay:
 
     def extend(self, tokens: int) -> int:
         """Room for so many tokens more; how many of them will come."""
-        usable = min(tokens, self.final - self.capacity)
+        left = self.final - self.capacity
+        usable = tokens if tokens < left else left
         self.capacity += tokens
         self.next_event += usable
         return usable

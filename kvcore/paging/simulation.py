@@ -8,10 +8,10 @@ that computes it. Kwon et al. (SOSP 2023), section 4.5, and vLLM's scheduler.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import islice
 from math import ceil
 
@@ -142,18 +142,20 @@ class Simulation:
         """
         if self._arrivals:
             self._receive()
-        preempted_before = len(self.preemptions)
-        self._end_and_grow(self._calendar.pop(self.step, []))
-        if len(self.preemptions) > preempted_before:
-            self._schedule(self.step + 1)
+        step, pool, num_preempted = self.step, self.pool, len(self.preemptions)
+        self._end_and_grow(self._calendar.pop(step, ()))
+        if len(self.preemptions) > num_preempted:
+            self._schedule(step + 1)
         elif self._room_may_have_come:
             self._admit()
-        if self.step >= self.timeline.next_step:
-            self.timeline.note(self.step, self.pool, len(self.running), len(self.waiting))
+        if step >= self.timeline.next_step:
+            self.timeline.note(step, pool, len(self.running), len(self.waiting))
         next_step = self._next_step()
         if next_step is None:
             return False
-        self._elapse(next_step - self.step)
+        if self._window.is_open:
+            self._window.add(next_step - step, len(self.running), pool)
+        pool.future -= pool.growth * (next_step - step)
         self.step = next_step
         return True
 
@@ -209,15 +211,16 @@ class Simulation:
             self.waiting.append(self._arrivals.popleft())
             self._room_may_have_come = True
 
-    def _end_and_grow(self, due: list[Stay]) -> None:
+    def _end_and_grow(self, due: Sequence[Stay]) -> None:
         for stay in due:
             if stay.running and stay.capacity >= stay.final:
                 self._finish(stay)
+        grow, schedule = self.pool.grow, self._schedule
         for stay in due:
-            while stay.running and not self.pool.grow(stay):
+            while stay.running and not grow(stay):
                 self._preempt(wanted_by=stay)
             if stay.running:
-                self._schedule(stay.next_event, stay)
+                schedule(stay.next_event, stay)
 
     def _finish(self, stay: Stay) -> None:
         self._leave(stay)
@@ -303,22 +306,19 @@ class Simulation:
         due = self._calendar.get(step)
         if due is None:
             due = self._calendar[step] = []
-            heapq.heappush(self._event_steps, step)
+            heappush(self._event_steps, step)
         if stay is not None:
             due.append(stay)
 
     def _next_step(self) -> int | None:
-        while self._event_steps and self._event_steps[0] <= self.step:
-            heapq.heappop(self._event_steps)
-        event = self._event_steps[0] if self._event_steps else None
+        steps = self._event_steps
+        while steps and steps[0] <= self.step:
+            heappop(steps)
+        event = steps[0] if steps else None
         if not self._arrivals:
             return event
         arrival = ceil(self._arrivals[0].request.arrival)
         return arrival if event is None else min(arrival, event)
-
-    def _elapse(self, steps: int) -> None:
-        self._window.add(steps, len(self.running), self.pool)
-        self.pool.future -= self.pool.growth * steps
 
 
 class _Window:
@@ -327,7 +327,7 @@ class _Window:
     def __init__(self, num_requests: int) -> None:
         self._first = int(EDGE * num_requests)
         self._last = num_requests - self._first
-        self._open = self._first == 0
+        self.is_open = self._first == 0
         self._steps = 0
         self._batch = 0
         self._allocated: float = 0
@@ -336,11 +336,9 @@ class _Window:
         self._rounding: float = 0
 
     def completed(self, count: int) -> None:
-        self._open = self._first <= count < self._last
+        self.is_open = self._first <= count < self._last
 
     def add(self, steps: int, batch: int, pool: Pool) -> None:
-        if not self._open:
-            return
         self._steps += steps
         self._batch += steps * batch
         self._allocated += steps * pool.allocated
