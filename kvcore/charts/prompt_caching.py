@@ -129,7 +129,7 @@ def saving_by_prefix(
     Columns: kind (`LINE`, `MINIMUM`, `HERE`), prefix_tokens, lifetime, saving.
     """
     x = alt.X("prefix_tokens:Q", title="Stable prefix (tokens)", axis=alt.Axis(format=",d"))
-    y = alt.Y("saving:Q", title="Saved (dollars a month)", axis=_dollar_axis())
+    y = alt.Y("saving:Q", title="Saved (dollars a month)", axis=_dollar_axis(tickCount=6))
     lines = _lines(frame, lifetimes).encode(
         x=x,
         y=y,
@@ -172,7 +172,7 @@ def dollars_by_call(frame: pd.DataFrame) -> alt.Chart:
         .mark_line(point={"size": 30})
         .encode(
             x=alt.X("call:Q", title="Call of the conversation", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("dollars:Q", title="Dollars so far", axis=_dollar_axis()),
+            y=alt.Y("dollars:Q", title="Dollars so far", axis=_dollar_axis(tickCount=6)),
             color=colour("bill", BILLS),
             strokeDash=dash("bill", BILLS),
             tooltip=[
@@ -190,7 +190,7 @@ def models(frame: pd.DataFrame, rows: int = 3) -> alt.LayerChart:
     base = alt.Chart(frame).encode(
         y=alt.Y("model:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=240)),
         yOffset=alt.YOffset("bill:N", sort=list(BILLS)),
-        x=alt.X("dollars:Q", title="Dollars a month", axis=_dollar_axis()),
+        x=alt.X("dollars:Q", title="Dollars a month", axis=_dollar_axis(tickCount=6)),
     )
     bars = base.mark_bar().encode(
         color=colour("bill", BILLS),
@@ -216,7 +216,7 @@ def doubts(frame: pd.DataFrame, rows: int = 4) -> alt.LayerChart:
         alt.Chart(frame)
         .mark_bar(height=12)
         .encode(
-            x=alt.X("low:Q", title="Saved (dollars a month)", axis=_dollar_axis(),
+            x=alt.X("low:Q", title="Saved (dollars a month)", axis=_dollar_axis(tickCount=6),
                     scale=alt.Scale(zero=False)),
             x2="high:Q",
             y=y,
@@ -274,7 +274,7 @@ def lifetimes(frame: pd.DataFrame, rows: int = 4) -> alt.LayerChart:
         y=alt.Y(
             "lifetime:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=260)
         ),
-        x=alt.X("paid:Q", title="Dollars for the uploaded period", axis=_dollar_axis()),
+        x=alt.X("paid:Q", title="Dollars for the uploaded period", axis=_dollar_axis(tickCount=6)),
     )
     bars = painted(
         base.mark_bar().encode(

@@ -261,7 +261,10 @@ def as_if(
 
 
 def _reads(frame: pd.DataFrame, cacheable: np.ndarray, lifetime: np.ndarray) -> np.ndarray:
-    """What each request finds in the cache, given the one before it in its session."""
+    """What each request finds in the cache, given the one before it in its session.
+
+    The first of a session keeps what it read: what was before it is not in the file.
+    """
     group, _ = _models(frame)
     session = frame["session"].to_numpy() if "session" in frame else np.zeros(len(frame), np.int64)
     times = frame["at"].dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
@@ -275,7 +278,9 @@ def _reads(frame: pd.DataFrame, cacheable: np.ndarray, lifetime: np.ndarray) -> 
     before[1:] = cacheable[order][:-1]
     alive = same & (gap <= lifetime[order])
     reads = np.zeros(len(order), dtype=np.int64)
-    reads[order] = np.where(alive, np.minimum(before, cacheable[order]), 0)
+    recorded = frame["cache_read"].to_numpy()[order]
+    found = np.where(alive, np.minimum(before, cacheable[order]), 0)
+    reads[order] = np.where(same, found, recorded)
     return reads
 
 

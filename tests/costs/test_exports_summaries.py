@@ -130,6 +130,16 @@ def test_sessions_do_not_read_each_other():
     assert together.hit_rate == pytest.approx(0.5)
 
 
+def test_the_first_request_of_a_file_keeps_what_it_read():
+    """Who wrote what it read is not in the file; it did not read its own write."""
+    frame = requests(
+        ("2026-11-02 09:00", 1, 0, 10_000, 500, 0),
+        ("2026-11-02 09:01", 1, 0, 10_500, 500, 0),
+    )
+    recorded, _, short, _ = other_lifetimes(frame)
+    assert short.paid == recorded.paid
+
+
 def test_sums_keep_their_reads_and_change_the_price_of_writes():
     frame = requests(("2026-11-02", 0, 0, 10**6, 10**6, 0)).assign(requests=np.nan, tier_tokens=0)
     *_, long = other_lifetimes(frame)
