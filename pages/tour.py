@@ -3,14 +3,22 @@
 import pages.common.entry  # noqa: F401
 
 # isort: split
+import pandas as pd
 import streamlit as st
 
-from kvcore import recordings, tour
+from kvcore import recordings, tour, units
+from kvcore.catalog import MODELS
+from kvcore.charts import live_timing as timing_charts
 from kvcore.charts import tour as charts
+from kvcore.costs import estimate
+from kvcore.costs.workload import Workload
+from kvcore.decoding import run_frames
+from kvcore.decoding.run import RECORDING, recorded
 from pages.common.draw import draw
 from pages.common.links import lab
 from pages.common.page import header
-from pages.common.query import Number, check
+from pages.common.query import Choice, Number, check
+from pages.common.text import as_text
 
 
 def step_slider(key: str, label: str, value: int) -> int:
@@ -26,7 +34,7 @@ def step_slider(key: str, label: str, value: int) -> int:
 
 
 def first_words() -> list[str]:
-    return recordings.read("live_timing").data["pieces"][: tour.STEPS]
+    return recordings.read(RECORDING).data["pieces"][: tour.STEPS]
 
 
 @st.fragment
@@ -38,7 +46,7 @@ def one_piece_at_a_time() -> None:
         "a thousand such rounds."
     )
     written = step_slider("tour_piece", "Pieces written", 9)
-    st.text(recordings.read("live_timing").data["prompt"] + "".join(first_words()[:written]))
+    st.text(recordings.read(RECORDING).data["prompt"] + "".join(first_words()[:written]))
     st.caption(f"Piece {written} is “{first_words()[written - 1].strip()}”.")
     lab("live_timing", "Watch a model write")
 
@@ -103,14 +111,270 @@ def with_and_without_notes() -> None:
     st.caption("Counted, not measured: step n runs n pieces, so n steps run n × (n + 1) ÷ 2.")
 
 
+@st.fragment
+def same_reply() -> None:
+    st.header("4. The same reply, sooner")
+    run = recorded()
+    agreement, ratio = run.comparison.agreement, run.comparison.speed_up()[-1]
+    st.markdown(
+        f"A real model wrote the same {agreement.compared:,} pieces twice, step by step in turn. "
+        "Nothing is skipped with notes and nothing is guessed: the same numbers are looked up "
+        "instead of worked out again, so the reply is the same, piece for piece."
+    )
+    same, faster, difference = st.columns(3)
+    same.metric(
+        "Pieces the same",
+        f"{agreement.compared:,} of {agreement.compared:,}",
+        border=True,
+        help="Every piece of both ways compared.",
+    )
+    faster.metric(
+        "Faster with notes",
+        units.times(ratio),
+        border=True,
+        help="Time without notes divided by time with, for the whole reply.",
+    )
+    difference.metric(
+        "Largest difference",
+        f"{agreement.largest_difference:.0e}",
+        border=True,
+        help="Between any two of the numbers by which the next piece was chosen; rounding.",
+    )
+    draw(
+        timing_charts.step_times,
+        run_frames.step_times(run),
+        alt="With notes the time for a piece stays level; without, it grows with the text.",
+        log=True,
+        sampled=False,
+    )
+    st.caption(str(recordings.read(RECORDING).label))
+    lab("live_timing", "Measure it here")
+
+
+@st.fragment
+def two_phases() -> None:
+    st.header("5. Two phases, two bottlenecks")
+    st.markdown(
+        "Before the first piece comes **prefill**: the whole prompt goes through the model at "
+        "once and all its cards are written. Each weight that is fetched from memory serves "
+        "every piece of the prompt, so arithmetic is the limit. Then comes **decode**: one piece "
+        "at a time, and for that single piece every weight and every card is fetched again. "
+        "Memory is the limit. That is why the wait for the first word and the pace of the rest "
+        "have different cures."
+    )
+    run = recorded()
+    tokens = run.facts.prompt_tokens
+    draw(
+        timing_charts.phases,
+        run_frames.phases(run),
+        alt="A piece costs far less in prefill than in decode, because it shares the fetching.",
+    )
+    st.caption(
+        f"From the recorded run: {tokens:,} pieces of prompt at once, then one after another. "
+        f"{recordings.read(RECORDING).label}"
+    )
+    lab("live_timing", "See both phases timed")
+
+
+@st.fragment
+def the_drawer_grows() -> None:
+    st.header("6. The drawer grows with every word")
+    st.markdown(
+        "Cards take room: two vectors a layer for each piece, for as long as the chat lasts. How "
+        "much is a matter of the model's build, not of its size."
+    )
+    left, right = st.columns([2, 3])
+    with left:
+        name = st.selectbox(
+            "Model",
+            tour.DRAWERS,
+            index=tour.DRAWERS.index("Qwen2.5-7B-Instruct"),
+            key="tour_model",
+            help="Sized from its published config.json.",
+            bind="query-params",
+        )
+        tokens = st.select_slider(
+            "Words and pieces in the chat",
+            LENGTHS,
+            value=LENGTHS[-1],
+            format_func=lambda count: f"{count:,}",
+            key="tour_context",
+            help="Tokens each user holds.",
+        )
+        users = tour.users_beside(name, tokens)
+        st.metric(
+            "One chat takes",
+            units.gib(users.bytes_per_user),
+            border=True,
+            help="Keys and values of all its tokens, 16 bits a number.",
+        )
+        st.metric(
+            f"Such chats on one {tour.GPU}",
+            f"{users.total:,}",
+            border=True,
+            help="Beside the weights in 16 bits, with nothing set aside for the engine.",
+        )
+    frame = tour.bytes_per_token()
+    growth = MODELS[name].architecture.growth_bytes()
+    draw(
+        charts.bytes_per_token,
+        frame,
+        alt=f"Each token adds {growth:,} bytes to the cache of {name}.",
+        slot=right,
+    )
+    st.caption(
+        "Computed from each model's config. OPT-13B's 800 KiB a token, and 1.6 GB for a request "
+        "of 2,048, are the figures of Kwon et al. 2023 (section 3)."
+    )
+    lab("calculator", "Size your own model", {"calculator_model": name})
+
+
+@st.fragment
+def fixes() -> None:
+    st.header("7. Five ways to need less")
+    st.markdown(
+        f"Take {tour.FIXED_MODEL} as it might have been, with a drawer for every one of its "
+        f"{tour.QUERY_HEADS} query heads, and one request of {tour.FIXED_TOKENS:,} tokens in a "
+        "server that sets memory aside for the longest reply. Then apply what the field has "
+        "learned since."
+    )
+    ways = {fix.name: fix for fix in tour.fixes()}
+    chosen = st.pills(
+        "Ways to need less",
+        list(ways),
+        selection_mode="multi",
+        default=[name for name in ways if name != tour.WINDOW_NAME],
+        key="tour_fixes",
+        help="Each is applied on top of those before it.",
+    )
+    frame = tour.after_fixes(tour.before_fixes(), [ways[name] for name in ways if name in chosen])
+    before, after = frame.num_bytes.iloc[0], frame.num_bytes.iloc[-1]
+    draw(
+        charts.after_fixes,
+        frame,
+        alt=f"One request goes from {units.gib(before)} to {units.gib(after)}.",
+    )
+    st.caption(
+        "Paging: Kwon et al. 2023 found 20.4 to 38.2 % of the memory used before it, and report "
+        "two to four times the throughput at the same latency (abstract, figure 2). Fewer cards "
+        "and smaller ones cost quality, which can be measured; the others cost none."
+    )
+    if tour.WINDOW_NAME in chosen and tour.PREFIX_NAME in chosen:
+        st.caption(
+            "A window and a shared prefix hardly go together: the beginning is what a window "
+            "drops. Take the last bar as a bound."
+        )
+    row = st.container(horizontal=True)
+    with row:
+        lab("gqa", "Share")
+        lab("cache_quality", "Forget and round")
+        lab("paging", "Page")
+        lab("cache_lab", "Reuse a prefix")
+
+
+@st.fragment
+def between_messages() -> None:
+    st.header("8. Keep the drawer between messages")
+    recording = recordings.read("cache_lab")
+    asked = pd.DataFrame(
+        [
+            {
+                "order": order,
+                "how": each["how"].capitalize(),
+                "ms": each["prefill"]["seconds"] * 1000,
+                "shown": units.ms(each["prefill"]["seconds"]),
+                "found": charts.FOUND if each["prefill"]["cached_tokens"] else charts.NOT_FOUND,
+            }
+            for order, each in enumerate(recording.data["experiment"])
+        ]
+    )
+    st.markdown(
+        "Filling the drawer is the slow part. Whoever keeps it can answer the next message "
+        "sooner, and whoever rents a model can pay less: providers sell prompt tokens that they "
+        "find in their cache at a fraction of the price."
+    )
+    draw(
+        charts.waits,
+        asked,
+        alt="Asked again, the first token comes sooner; with the time at the top it does not.",
+    )
+    st.caption(str(recording.label))
+    found = estimate([HOSTED])
+    model = found.models[0]
+    st.markdown(
+        f"For a hosted model ({as_text(model.model)}), a prompt of which "
+        f"{Workload().prefix_tokens:,} tokens are always the same, and "
+        f"{Workload().requests_per_hour:.0f} requests an hour in working hours:"
+    )
+    st.info(as_text(model.sentence, 400))
+    lab("prompt_caching", "Work it out for your traffic")
+
+
+@st.fragment
+def where_it_breaks() -> None:
+    st.header("9. Where it breaks")
+    st.markdown(
+        "- **Memory, not compute, is what runs out.** The GPU has time to spare and no room.\n"
+        "- **The whole chat is billed at every turn.** A provider keeps no notes for you unless "
+        "its cache finds them.\n"
+        "- **Change anything early and the notes are worthless.** A date at the top makes every "
+        "piece after it new.\n"
+        "- **What a window has dropped is gone.** The text still flows; the fact is not there."
+    )
+    turns = st.slider(
+        "Turns of a chat",
+        1,
+        40,
+        12,
+        key="tour_turns",
+        help="Each turn sends everything said so far again.",
+        bind="query-params",
+    )
+    frame = tour.chat(turns)
+    sent, new = frame.tokens.sum(), frame[frame.what == tour.NEW].tokens.sum()
+    draw(
+        charts.chat,
+        frame,
+        alt=f"{turns} turns send {sent:,} prompt tokens, of which {new:,} are new.",
+    )
+    st.caption(
+        f"Counted for 2,000 tokens of instructions, questions of 150 and replies of 350: "
+        f"{sent:,} prompt tokens are billed, and {new:,} of them are new."
+    )
+    row = st.container(horizontal=True)
+    with row:
+        lab("prompt_caching", "What breaks my cache?")
+        lab("cache_quality", "What a window forgets")
+        lab("whiteboard", "Could you explain it?")
+
+
+LENGTHS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
+HOSTED = "claude-sonnet-4-5"
+
 header(
     "It does not reread your whole chat",
     "A model that writes keeps notes on everything it has read. Those notes are the KV cache: "
     "why replies are fast, why long chats need big GPUs, and why prompt caching is on the bill. "
-    "Nine short steps, every number live.",
+    "Nine short steps, and every number is live.",
 )
-check({key: Number(1, tour.STEPS) for key in ("tour_piece", "tour_card", "tour_step")})
+check(
+    {
+        **{key: Number(1, tour.STEPS) for key in ("tour_piece", "tour_card", "tour_step")},
+        "tour_turns": Number(1, 40),
+        "tour_model": Choice(tour.DRAWERS),
+    }
+)
+with st.container(horizontal=True):
+    lab("prompt_caching", "I pay the bill")
+    lab("calculator", "I size the GPUs")
+    lab("live_timing", "I want to see it run")
 
 one_piece_at_a_time()
 cards()
 with_and_without_notes()
+same_reply()
+two_phases()
+the_drawer_grows()
+fixes()
+between_messages()
+where_it_breaks()

@@ -40,3 +40,27 @@ def test_fixes_stack():
     fixes = [tour.Fix("share", 0.25, "GQA"), tour.Fix("round", 0.5, "8 bits")]
     frame = tour.after_fixes(1000, fixes)
     assert frame.num_bytes.tolist() == [1000, 250, 125]
+
+
+def test_the_drawers_are_those_of_the_reference():
+    kib = tour.bytes_per_token().set_index("model").kib
+    assert kib["OPT-13B"] == 800
+    assert kib["GPT-2"] * 1024 == 36_864
+    assert kib["Llama-3.1-8B"] * 1024 == 131_072
+    assert kib["Qwen2.5-7B-Instruct"] * 1024 == 2 * 28 * 4 * 128 * 2
+
+
+def test_all_five_fixes_together():
+    frame = tour.after_fixes(tour.before_fixes(), tour.fixes())
+    held = 4 * 131_072 * 32_768 / 0.204
+    assert frame.num_bytes.iloc[0] == round(held)
+    kept = 0.25 * (4_096 / 32_768) * 0.5 * (0.204 / 0.963) * ((16_384 + 2_048) / 32_768)
+    assert frame.num_bytes.iloc[-1] == pytest.approx(held * kept, rel=1e-6)
+
+
+def test_a_chat_sends_everything_again():
+    frame = tour.chat(3, system=1_000, question=100, reply=200)
+    sent = frame.groupby("turn").tokens.sum()
+    assert sent.tolist() == [1_100, 1_400, 1_700]
+    new = frame[frame.what == tour.NEW].tokens
+    assert new.tolist() == [1_100, 300, 300]

@@ -11,6 +11,7 @@ from kvcore.charts.theme import Role, colour, dash
 WAYS = {tour.WITHOUT: Role.UNCACHED, tour.WITH: Role.CACHED}
 DOINGS = {tour.RUN: Role.UNCACHED, tour.READ: Role.SAVED}
 STATES = {tour.FILED: Role.CACHED, tour.USED_ONCE: Role.FOLLOWED, tour.GONE: Role.WASTED}
+FOUND, NOT_FOUND = "notes found", "no notes found"
 SIGNS = {tour.FILED: "kept", tour.USED_ONCE: "asks", tour.GONE: "gone"}
 
 
@@ -90,16 +91,16 @@ def bytes_per_token(frame: pd.DataFrame) -> alt.Chart:
             ],
         )
     )
-    return (bars + bars.mark_text(align="left", dx=4).encode(text="shown:N")).properties(height=260)
+    return (bars + bars.mark_text(align="left", dx=4).encode(text="shown:N")).properties(height=330)
 
 
 def after_fixes(frame: pd.DataFrame) -> alt.Chart:
-    """One request's cache as fixes are stacked. Columns: stage, gib, shown, why, order."""
+    """Memory for one request as fixes are stacked. Columns: order, stage, gib, shown, why."""
     bars = (
         alt.Chart(frame)
         .mark_bar()
         .encode(
-            x=alt.X("gib:Q", title="One request's cache (GiB)"),
+            x=alt.X("gib:Q", title="Memory held for one request (GiB)"),
             y=alt.Y(
                 "stage:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=260)
             ),
@@ -110,7 +111,53 @@ def after_fixes(frame: pd.DataFrame) -> alt.Chart:
             ],
         )
     )
-    return (bars + bars.mark_text(align="left", dx=4).encode(text="shown:N")).properties(height=220)
+    return (bars + bars.mark_text(align="left", dx=4).encode(text="shown:N")).properties(height=300)
+
+
+def chat(frame: pd.DataFrame) -> alt.Chart:
+    """Prompt tokens of each turn: those sent before, and the new ones. Columns of `tour.chat`."""
+    return (
+        alt.Chart(frame)
+        .mark_bar()
+        .encode(
+            x=alt.X("turn:O", title="Turn of the chat", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("tokens:Q", title="Prompt tokens"),
+            color=colour("what", {tour.RESENT: Role.UNCACHED, tour.NEW: Role.CACHED}),
+            order=alt.Order("what:N", sort="ascending"),
+            tooltip=[
+                alt.Tooltip("turn:O", title="Turn"),
+                alt.Tooltip("what:N", title="Tokens"),
+                alt.Tooltip("tokens:Q", title="Count", format=",d"),
+            ],
+        )
+        .properties(height=300)
+    )
+
+
+def waits(frame: pd.DataFrame) -> alt.Chart:
+    """Time to first token by way of asking. Columns: order, how, ms, shown, found."""
+    bars = (
+        alt.Chart(frame)
+        .mark_bar()
+        .encode(
+            x=alt.X("ms:Q", title="Time to first token (ms)"),
+            y=alt.Y(
+                "how:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=220)
+            ),
+            color=colour("found", {FOUND: Role.SAVED, NOT_FOUND: Role.UNCACHED}),
+            tooltip=[
+                alt.Tooltip("how:N", title="Asked"),
+                alt.Tooltip("shown:N", title="First token after"),
+                alt.Tooltip("found:N", title="Notes"),
+            ],
+        )
+    )
+    labels = (
+        alt.Chart(frame)
+        .mark_text(align="left", dx=4)
+        .encode(x="ms:Q", y=alt.Y("how:N", sort=alt.SortField("order")), text="shown:N")
+    )
+    return (bars + labels).properties(height=260)
 
 
 def _boxes(frame: pd.DataFrame, row: str, steps: int, order: list[str]) -> alt.Chart:
