@@ -154,6 +154,8 @@ def choose_scenario() -> tuple[Scenario, Trace | None, str]:
         bind="query-params",
         help="Of a trace, the first so many. Averages are steady from about 4,000.",
     )
+    if trace is not None and choices["count"] < len(trace.rows):
+        st.caption(f"The first {units.count(choices['count'])} of the trace; move right for more.")
     choices |= choose_arrivals(source)
     st.markdown("**Pool**")
     choices |= choose_pool()
@@ -549,19 +551,23 @@ def show_answer(outcomes: list[Outcome]) -> None:
 
 
 def show_refused(outcomes: list[Outcome]) -> None:
-    """Who can never be served, at once and by policy."""
-    for outcome in outcomes:
-        if not outcome.refused:
-            continue
-        kinds = " and ".join(
-            f"{units.count(number)} {kind}" for kind, number in outcome.refusals.items()
-        )
-        first = outcome.first_refusal
-        st.caption(
-            f"{outcome.label}: {units.count(outcome.refused)} of "
-            f"{units.count(outcome.refused + outcome.completed)} requests can never be served "
-            f"({kinds}). Request {first.index}: {first.reason}"
-        )
+    """Who can never be served: in one line if it is the same for all policies."""
+    said = [(outcome.label, refused_sentence(outcome)) for outcome in outcomes if outcome.refused]
+    if len(said) == len(outcomes) and len({sentence for _, sentence in said}) == 1:
+        said = [("Every policy", said[0][1])]
+    for label, sentence in said:
+        st.caption(f"{label}: {sentence}")
+
+
+def refused_sentence(outcome: Outcome) -> str:
+    kinds = " and ".join(
+        f"{units.count(number)} {kind}" for kind, number in outcome.refusals.items()
+    )
+    first = outcome.first_refusal
+    return (
+        f"{units.count(outcome.refused)} of {units.count(outcome.refused + outcome.completed)} "
+        f"requests can never be served ({kinds}). Request {first.index}: {first.reason}"
+    )
 
 
 def show_figure(outcomes: list[Outcome], with_paper: bool, definitions: tuple[str, str]) -> None:
@@ -570,6 +576,11 @@ def show_figure(outcomes: list[Outcome], with_paper: bool, definitions: tuple[st
         charts.figure_2,
         frames.bars(outcomes, with_paper, *definitions),
         alt=f"Share of the pool that holds tokens: {shares}.",
+    )
+    st.caption(
+        "Tokens: keys and values. Reserved: for tokens that will come. Internal: given to a "
+        "request and never used. External: between requests, free or lost in rounding up. Right "
+        "of each bar: requests that run at once."
     )
 
 

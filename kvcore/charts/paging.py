@@ -27,12 +27,11 @@ def figure_2(frame: pd.DataFrame) -> alt.LayerChart:
     """
     axis = alt.Axis(labelLimit=200)
     base = alt.Chart(frame).encode(y=alt.Y("bar:N", title=None, sort=None, axis=axis))
-    title = "Share of the pool (%); right of each bar: requests at once"
     segments = base.mark_bar().encode(
-        x=alt.X("start:Q", title=title, scale=alt.Scale(domain=[0, 100])),
+        x=alt.X("start:Q", title="Share of the pool (%)", scale=alt.Scale(domain=[0, 100])),
         x2="end:Q",
         color=colour("segment", SEGMENTS).legend(
-            values=list(SEGMENTS), orient="top", direction="horizontal", columns=4, labelLimit=220
+            values=list(SEGMENTS), orient="top", direction="horizontal", columns=4
         ),
         tooltip=[
             alt.Tooltip("bar:N", title="Policy"),
@@ -176,7 +175,7 @@ def curve(
 
 def savings(frame: pd.DataFrame) -> alt.Chart:
     """Blocks saved by parallel samples. Columns: samples, series, percent."""
-    in_a_row = {"values": list(SAVINGS), "orient": "top", "columns": 3, "labelLimit": 260}
+    in_a_row = {"values": list(SAVINGS), "orient": "top", "columns": 1, "labelLimit": 260}
     return (
         alt.Chart(frame)
         .mark_line(point={"size": 60})

@@ -13,19 +13,13 @@ from kvcore.paging.snapshot import Piece, PoolState
 
 SEGMENT_NAMES = {
     "token_states": "Tokens",
-    "reservation": "Reserved for later",
-    "internal": "Internal: never used",
-    "external": "External: between requests",
-}
-PAPER, HERE = "paper", "here"
-NOT_PRINTED = "not printed"
-SMALLEST_LABEL = 3.0
-COLUMN_NAMES = {
-    "token_states": "Tokens",
     "reservation": "Reserved",
     "internal": "Internal",
     "external": "External",
 }
+PAPER, HERE = "paper", "here"
+NOT_PRINTED = "not printed"
+SMALLEST_LABEL = 3.0
 
 MAP_COLUMNS = 512
 MAX_MAP_RECTANGLES = 2_600
@@ -104,7 +98,7 @@ def gaps(
         row = {"Policy": outcome.system}
         for segment in ALL_SEGMENTS:
             gap = getattr(split, segment) - getattr(paper.split, segment)
-            row[COLUMN_NAMES[segment]] = _signed(gap) if segment in paper.labelled else NOT_PRINTED
+            row[SEGMENT_NAMES[segment]] = _signed(gap) if segment in paper.labelled else NOT_PRINTED
         row["At once (%)"] = _signed(100 * (outcome.batch_size / paper.batch_size - 1))
         rows.append(row)
     return pd.DataFrame(rows)

@@ -45,7 +45,7 @@ def test_azures_whole_trace_from_an_upload(page, app_url):
     settled(page)
     assert "paging_source=" in page.url
     refused = page.get_by_text(re.compile("2,838 of 19,366 requests can never be served"))
-    expect(refused).to_have_count(5, timeout=LONG)
+    expect(refused).to_have_count(1, timeout=LONG)
     share = float(re.search(r"([\d.]+) %", answer.inner_text())[1])
     assert 90 < share < 100
 
