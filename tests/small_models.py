@@ -38,3 +38,16 @@ def small_model(shape: str, seed: int = 0):
         config = LlamaConfig(3, 4, 2, 8, 32, 64, 256, 512)
         network = Llama(config, tensors)
     return Model(f"small {shape}", network, Characters(), "random")
+
+
+@cache
+def deep_model(num_layers: int):
+    """A thin Llama shape with many layers."""
+    from kvcore.decoding.llama import Llama
+    from kvcore.decoding.model import Model
+    from kvcore.decoding.tensors import RandomTensors
+
+    config = LlamaConfig(num_layers, 2, 1, 8, 16, 32, 256, 1_024)
+    return Model(
+        f"{num_layers} layers", Llama(config, RandomTensors(0, 0.25)), Characters(), "random"
+    )

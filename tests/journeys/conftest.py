@@ -48,10 +48,12 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def start_server(*arguments: str, **environment: str) -> tuple[subprocess.Popen[bytes], str]:
-    """The app on a free port; gives the process and its address once it answers."""
+def start_server(
+    *arguments: str, script: str = "app.py", **environment: str
+) -> tuple[subprocess.Popen[bytes], str]:
+    """The app or another script on a free port; the process and its address once it answers."""
     port = free_port()
-    command = [sys.executable, "-m", "streamlit", "run", "app.py"]
+    command = [sys.executable, "-m", "streamlit", "run", script]
     command += ["--server.port", str(port), "--server.address", "127.0.0.1"]
     command += ["--server.headless", "true", "--server.fileWatcherType", "none", *arguments]
     process = subprocess.Popen(

@@ -26,12 +26,19 @@ def numbers(page: Page) -> list[str]:
     return [value.inner_text() for value in page.get_by_test_id("stMetricValue").all()]
 
 
+def frames_drawn(page: Page) -> int:
+    """How often the rack was drawn, once it has come to rest."""
+    canvas, last = page.locator(RACK), None
+    expect(canvas).to_have_attribute("data-frames", re.compile(r"\d+"))
+    while last != (last := canvas.get_attribute("data-frames")):
+        page.wait_for_timeout(800)
+    return int(last)
+
+
 def drawn(page: Page) -> bytes:
     """The rack as it stands, once it has come to rest."""
-    canvas, frames = page.locator(RACK), ""
-    while frames != (frames := canvas.get_attribute("data-frames")):
-        page.wait_for_timeout(400)
-    return canvas.screenshot()
+    frames_drawn(page)
+    return page.locator(RACK).screenshot()
 
 
 def ask(page: Page, request: int) -> None:
@@ -145,12 +152,10 @@ def test_reduced_motion_draws_once(browser, app_url: str):
         context = browser.new_context(reduced_motion=wish)
         page = context.new_page()
         visit(page, f"{app_url}/cache_lab")
-        page.wait_for_timeout(1_500)
-        before = int(page.locator(RACK).get_attribute("data-frames"))
+        before = frames_drawn(page)
         press(page, "Step")
         expect(page.get_by_text(re.compile("step 1 of 40"))).to_be_visible()
-        page.wait_for_timeout(1_500)
-        frames[wish] = int(page.locator(RACK).get_attribute("data-frames")) - before
+        frames[wish] = frames_drawn(page) - before
         context.close()
     assert frames["reduce"] <= 2
     assert frames["no-preference"] > frames["reduce"]
