@@ -255,6 +255,7 @@ def timing_rows(shape: Shape, lines: Sequence[Timing], threads: int) -> list[dic
             "query_heads": shape.num_query_heads,
             "head_dim": shape.head_dim,
             "threads": threads,
+            "clock": "processor time" if threads == 1 else "wall clock",
         }
         for line in lines
     ]

@@ -22,6 +22,11 @@ def gib(num_bytes: float) -> str:
     return f"{num_bytes:,.0f} B"
 
 
+def mib(num_bytes: float) -> str:
+    """Bytes as MiB (2**20) with two decimals, for sizes that are to be compared down a column."""
+    return f"{num_bytes / MIB:,.2f} MiB"
+
+
 def gb(num_bytes: float) -> str:
     """Bytes as decimal gigabytes, the unit on the box a GPU is sold in."""
     if abs(num_bytes) >= GB / 100:

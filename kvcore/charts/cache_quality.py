@@ -28,7 +28,9 @@ def quality(frame: pd.DataFrame, measure: str = "perplexity") -> alt.Chart:
     y = alt.Y(
         f"{measure}:Q",
         title=MEASURES[measure],
-        scale=alt.Scale(zero=False, padding=18),
+        scale=alt.Scale(
+            zero=False, padding=18, type="sqrt" if measure == "divergence" else "linear"
+        ),
         axis=alt.Axis(format="%") if measure == "unchanged" else alt.Axis(),
     )
     shape = alt.Shape(
@@ -63,24 +65,34 @@ def hits(frame: pd.DataFrame) -> alt.Chart:
         "place:N",
         title="Where the fact stood",
         sort=list(PLACES),
+        scale=alt.Scale(paddingInner=0.03),
         axis=alt.Axis(labelAngle=0, orient="top"),
     )
-    y = alt.Y("treatment:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
-    base = alt.Chart(frame)
-    cells = base.mark_rect(stroke="transparent", strokeWidth=2, inset=1).encode(
-        x=x,
-        y=y,
-        color=alt.Color(
-            "share:Q",
-            title="Answered right",
-            scale=alt.Scale(domain=[0, 1]),
-            legend=alt.Legend(orient="bottom", format="%", values=[0, 0.5, 1]),
-        ),
-        tooltip=[
-            alt.Tooltip("treatment:N", title="Cache"),
-            alt.Tooltip("place:N", title="Place"),
-            alt.Tooltip("shown:N", title="Right"),
-            alt.Tooltip("distance:Q", title="Tokens before the question", format=",.0f"),
-        ],
+    y = alt.Y(
+        "treatment:N",
+        title=None,
+        sort=None,
+        scale=alt.Scale(paddingInner=0.08),
+        axis=alt.Axis(labelLimit=260),
     )
-    return alt.layer(cells).properties(height=alt.Step(30))
+    base = alt.Chart(frame)
+    return (
+        base.mark_rect()
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color(
+                "share:Q",
+                title="Answered right",
+                scale=alt.Scale(domain=[0, 1]),
+                legend=alt.Legend(orient="bottom", format="%", values=[0, 0.5, 1]),
+            ),
+            tooltip=[
+                alt.Tooltip("treatment:N", title="Cache"),
+                alt.Tooltip("place:N", title="Place"),
+                alt.Tooltip("shown:N", title="Right"),
+                alt.Tooltip("distance:Q", title="Tokens before the question", format=",.0f"),
+            ],
+        )
+        .properties(height=alt.Step(30))
+    )

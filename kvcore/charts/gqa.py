@@ -136,7 +136,7 @@ def memory(frame: pd.DataFrame) -> alt.Chart:
 
     Columns: sharing, kv_heads, gib, cache, times_less, users, state.
     """
-    y = alt.Y("sharing:N", title=None, sort=alt.SortField("kv_heads", order="descending"))
+    y = alt.Y("sharing:N", title=None, sort=None)
     base = alt.Chart(frame)
     bars = base.mark_bar().encode(
         x=alt.X("gib:Q", title="Cache of one request (GiB)"),
@@ -204,18 +204,23 @@ def speed_up(frame: pd.DataFrame, sharing: str, formulations: tuple[str, ...]) -
         title="Context (tokens in the cache)",
         axis=alt.Axis(labelAngle=0, labelExpr="format(datum.value, ',d')"),
     )
-    y = alt.Y("speed_up:Q", title="Times faster than MHA", scale=alt.Scale(type="log", nice=False))
-    lines = base.mark_line(point=alt.OverlayMarkDef(size=55, filled=True)).encode(
-        x=x,
-        y=y,
-        color=colour("formulation", series),
-        strokeDash=dash("formulation", series),
-        tooltip=[
-            alt.Tooltip("formulation:N", title="Written as"),
-            alt.Tooltip("context:Q", title="Context", format=",d"),
-            alt.Tooltip("speed_up:Q", title="Times faster than MHA", format=".2f"),
-            alt.Tooltip("median_ms:Q", title="Milliseconds", format=".2f"),
-        ],
+    y = alt.Y(
+        "speed_up:Q",
+        title="Times faster than MHA",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(values=[0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 32], format="~g"),
+    )
+    tooltip = [
+        alt.Tooltip("formulation:N", title="Written as"),
+        alt.Tooltip("context:Q", title="Context", format=",d"),
+        alt.Tooltip("speed_up:Q", title="Times faster than MHA", format=".2f"),
+        alt.Tooltip("median_ms:Q", title="Milliseconds", format=".2f"),
+    ]
+    lines = base.mark_line().encode(
+        x=x, y=y, color=colour("formulation", series), strokeDash=dash("formulation", series)
+    )
+    points = base.mark_point(filled=True, size=55, opacity=1).encode(
+        x=x, y=y, color=colour("formulation", series, legend=False), tooltip=tooltip
     )
     ideal = (
         base.transform_aggregate(ideal="max(ideal)")
@@ -235,55 +240,24 @@ def speed_up(frame: pd.DataFrame, sharing: str, formulations: tuple[str, ...]) -
         .encode(y=alt.datum(1))
     )
     rules = [painted(rule, Role.WASTED) for rule in (even, ideal)]
-    return alt.layer(*rules, ideal_name, lines).properties(height=320)
-
-
-def milliseconds(frame: pd.DataFrame, context: int) -> alt.Chart:
-    """Milliseconds of one step at one context, MHA and every way to share and to write it.
-
-    Columns: context, sharing, formulation, median_ms, speed_up, kv_heads.
-    """
-    base = (
-        alt.Chart(frame)
-        .transform_filter(alt.datum.context == context)
-        .transform_calculate(
-            name="datum.sharing == 'MHA' ? 'MHA' : datum.sharing + ', ' + datum.formulation",
-            note="format(datum.median_ms, ',.1f') + ' ms, ' + format(datum.speed_up, '.1f') + '×'",
-        )
-    )
-    y = alt.Y(
-        "name:N",
-        title=None,
-        sort=alt.SortField("order"),
-        axis=alt.Axis(labelLimit=260),
-    )
-    series = FORMULATION_ROLES
-    bars = base.mark_bar().encode(
-        x=alt.X("median_ms:Q", title="Milliseconds for one step (median)"),
-        y=y,
-        color=colour("formulation", series, legend=False),
-    )
-    text = base.mark_text(align="left", dx=5).encode(x="median_ms:Q", y=y, text="note:N")
-    return alt.layer(bars, text).properties(height=alt.Step(24))
+    return alt.layer(*rules, ideal_name, lines, points).properties(height=380)
 
 
 def pooling(frame: pd.DataFrame) -> alt.Chart:
-    """Perplexity against the share of the cache that is left after pooling heads.
+    """Perplexity after pooling heads in more and more layers.
 
     Columns: treatment, share_of_full, perplexity, divergence, unchanged.
     """
     base = alt.Chart(frame)
-    x = alt.X(
-        "share_of_full:Q",
-        title="Cache left (share of the model as trained)",
-        axis=alt.Axis(format="%"),
-        scale=alt.Scale(domain=[0, 1.05]),
-    )
-    y = alt.Y(
-        "perplexity:Q", title="Perplexity (log; lower is better)", scale=alt.Scale(type="log")
-    )
-    points = base.mark_line(point=alt.OverlayMarkDef(size=70, filled=True)).encode(
-        x=x,
+    y = alt.Y("treatment:N", title=None, sort=None, axis=_wide_labels())
+    bars = base.mark_bar().encode(
+        x=alt.X(
+            "perplexity:Q",
+            title="Perplexity (log; lower is better)",
+            scale=alt.Scale(type="log", domainMin=1, nice=False),
+            axis=alt.Axis(values=[1, 10, 100, 1_000, 10_000], format=",~g"),
+        ),
+        x2=alt.datum(1),
         y=y,
         tooltip=[
             alt.Tooltip("treatment:N", title="Pooled"),
@@ -292,5 +266,12 @@ def pooling(frame: pd.DataFrame) -> alt.Chart:
             alt.Tooltip("unchanged:Q", title="Unchanged tokens", format=".1%"),
         ],
     )
-    names = base.mark_text(align="right", dx=-8, dy=-6).encode(x=x, y=y, text="treatment:N")
-    return alt.layer(painted(points, Role.UNCACHED), names).properties(height=320)
+    notes = (
+        base.transform_calculate(
+            note="format(datum.perplexity, ',.3~r') + ' with ' + "
+            "format(datum.share_of_full, '.0%') + ' of the cache'"
+        )
+        .mark_text(align="left", dx=5)
+        .encode(x="perplexity:Q", y=y, text="note:N")
+    )
+    return alt.layer(painted(bars, Role.UNCACHED), notes).properties(height=alt.Step(30))

@@ -1,0 +1,1 @@
+"""The parts of the sharing-heads page: the shape asked for, what it saves, what was measured."""
