@@ -138,7 +138,7 @@ class Way:
         import torch
 
         self.model = model
-        self.token_ids = list(prompt_ids)
+        self.token_ids = [int(token_id) for token_id in prompt_ids]
         self.cache = model.new_cache(len(prompt_ids) + max_new_tokens) if use_cache else None
         self.logits: Tensor | None = None
         self.noise: Tensor | None = None
