@@ -335,12 +335,11 @@ class Architecture:
     def cache_range(
         self, tokens: int, kv_format: str = "bf16", tensor_parallel: int = 1
     ) -> ByteRange:
-        low = self.low_layers if self.low_layers is not None else self.layers
-        bounds = sorted(
-            self._cache_bytes(layers, tokens, kv_format, tensor_parallel)
-            for layers in (low, self.layers)
-        )
-        return ByteRange(*bounds)
+        high = self._cache_bytes(self.layers, tokens, kv_format, tensor_parallel)
+        if self.low_layers is None:
+            return ByteRange(high, high)
+        low = self._cache_bytes(self.low_layers, tokens, kv_format, tensor_parallel)
+        return ByteRange(min(low, high), max(low, high))
 
     def _bounds(self, measure: Callable[[LayerGroup], int]) -> ByteRange:
         low = self.low_layers if self.low_layers is not None else self.layers

@@ -60,12 +60,19 @@ class Subject:
         return self.architecture.name
 
 
-def sample_points(architectures: Iterable[Architecture], longest: int, here: int) -> list[int]:
-    """Lengths to draw: spread evenly in ratio, and every length at which a line bends."""
+def sample_points(
+    architectures: Iterable[Architecture], longest: int, here: int, log: bool = False
+) -> list[int]:
+    """Lengths to draw, and every length at which a line bends.
+
+    Spread evenly over the axis, or evenly in ratio where the axis is logarithmic.
+    """
     longest = max(longest, here, 2)
-    step = longest ** (1 / POINTS)
-    points = {min(longest, round(step**i)) for i in range(POINTS + 1)}
-    points |= {longest * i // POINTS for i in range(1, POINTS + 1)}
+    if log:
+        step = longest ** (1 / POINTS)
+        points = {min(longest, round(step**i)) for i in range(POINTS + 1)}
+    else:
+        points = {longest * i // POINTS for i in range(1, POINTS + 1)} | {SHORTEST}
     bends = {
         group.window
         for architecture in architectures
@@ -77,14 +84,19 @@ def sample_points(architectures: Iterable[Architecture], longest: int, here: int
 
 
 def memory_frame(
-    subjects: Sequence[Subject], longest: int, here: int, kv_format: str, tensor_parallel: int = 1
+    subjects: Sequence[Subject],
+    longest: int,
+    here: int,
+    kv_format: str,
+    tensor_parallel: int = 1,
+    log: bool = False,
 ) -> pd.DataFrame:
     """Cache of one request against its length.
 
     Columns: model, tokens, gib and low (equal unless the config leaves a range), here (whether this
     is the length chosen).
     """
-    points = sample_points((each.architecture for each in subjects), longest, here)
+    points = sample_points((each.architecture for each in subjects), longest, here, log)
     rows = []
     for subject in subjects:
         for tokens in points:
@@ -97,7 +109,7 @@ OWN_CACHE, SHARED_PREFIX = "Each with a cache of its own", "With the shared pref
 
 
 def users_frame(
-    deployment: Deployment, longest: int, here: int, shared_prefix: int = 0
+    deployment: Deployment, longest: int, here: int, shared_prefix: int = 0, log: bool = False
 ) -> pd.DataFrame:
     """Users who fit against the length each holds, from 500 tokens or the length chosen.
 
@@ -105,7 +117,7 @@ def users_frame(
     """
     rows = []
     first = min(SHORTEST, here)
-    for tokens in sample_points((deployment.architecture,), longest, here):
+    for tokens in sample_points((deployment.architecture,), longest, here, log):
         if tokens < first:
             continue
         rows.append((tokens, users_at(deployment, tokens).total, OWN_CACHE, tokens == here))

@@ -112,7 +112,7 @@ def _memory(
     subjects: Sequence[Subject], request: Request, hardware: Hardware, longest: int, log: bool
 ) -> None:
     ranks = hardware.deployment.tensor_parallel
-    frame = memory_frame(subjects, longest, request.tokens, request.kv_format, ranks)
+    frame = memory_frame(subjects, longest, request.tokens, request.kv_format, ranks, log)
     first = subjects[0]
     size = units.gib(first.architecture.cache_bytes(request.tokens, request.kv_format, ranks))
     draw(
@@ -129,7 +129,7 @@ def _memory(
 def _users(
     request: Request, hardware: Hardware, longest: int, shared_prefix: int, log: bool
 ) -> None:
-    frame = users_frame(hardware.deployment, longest, request.tokens, shared_prefix)
+    frame = users_frame(hardware.deployment, longest, request.tokens, shared_prefix, log)
     count = users_at(hardware.deployment, request.tokens).total
     draw(
         users_against_context,

@@ -12,6 +12,8 @@ from tests.journeys.app import assert_no_sideways_scroll, settled, visit
 from tests.journeys.conftest import DESKTOP
 from tests.test_architecture import llama
 
+expect.set_options(timeout=30_000)
+
 CONFIG = json.dumps(
     {
         **llama(32, 8),

@@ -1,0 +1,120 @@
+"""How long a move of a slider takes the server, against a page with the same widgets only.
+
+A rerun is timed as AppTest runs it: the script, its messages and their parsing in one process, with
+compiled scripts kept as a server keeps them. The two pages run in turn, so that noise on the
+machine hits both alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median, quantiles
+from unittest.mock import patch
+
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+from streamlit.testing.v1 import AppTest, local_script_runner
+
+from kvcore.architecture import Architecture
+from kvcore.catalog import MODELS
+from kvcore.engines import conformance
+from tests.benchmarks.figure import Figure
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUNDS = 40
+
+
+def bare() -> None:
+    """The calculator's widgets, of the same kinds and as many, bound to the address and no more."""
+    import streamlit as st
+
+    from kvcore.catalog import GPUS, MODELS
+
+    names = iter(range(100))
+
+    def bound(help: str = "What it is.") -> dict[str, str]:
+        return {"key": f"bare_{next(names)}", "bind": "query-params", "help": help}
+
+    st.title("Bare")
+    st.columns(4)
+    asked, shown = st.columns([2, 3])
+    with asked:
+        st.segmented_control("Size", ["a", "b", "c"], default="a", required=True, **bound())
+        st.slider("Context", 1_000, 128_000, 8_000, step=1_000, key="context", bind="query-params")
+        st.slider("Layers", 8, 128, 32, **bound())
+        st.slider("KV heads", 1, 64, 8, **bound())
+        st.slider("Head dimension", 32, 256, 128, step=8, **bound())
+        st.segmented_control("Precision", ["a", "b"], default="a", required=True, **bound())
+        st.selectbox("GPU", list(GPUS), **bound())
+        st.number_input("Memory", 0.0, 10_000.0, value=None, **bound())
+        st.number_input("Weights", 0.0, 10_000.0, 16.0, **bound())
+        st.number_input("Overhead", 0.0, 1_000.0, 0.0, **bound())
+        with st.expander("Ranks"):
+            st.selectbox("Tensor parallel", [1, 2, 4, 8, 16, 32], **bound())
+            st.number_input("Stages", 1, 64, 1, **bound())
+            st.number_input("Copies", 1, 1_024, 1, **bound())
+        with st.expander("Typical"):
+            st.number_input("Prompt", 1, 10_000_000, 2_000, **bound())
+            st.number_input("Reply", 1, 10_000_000, 500, **bound())
+            st.number_input("Prefix", 0, 10_000_000, 1_000, **bound())
+    with shown:
+        st.multiselect("Compare", list(MODELS), **bound())
+        st.toggle("Log", **bound())
+    st.tabs([str(i) for i in range(9)], on_change="rerun", key="tab", bind="query-params")
+
+
+def figures() -> Iterator[Figure]:
+    compiled = ScriptCache()
+    with patch.object(local_script_runner, "ScriptCache", lambda: compiled):
+        yield from _reruns()
+    yield from _library()
+
+
+def _reruns() -> Iterator[Figure]:
+    calculator, empty = _calculator(), AppTest.from_function(bare, default_timeout=60).run()
+    ours, theirs = [], []
+    for i in range(ROUNDS):
+        tokens = 9_000 + 1_000 * i
+        ours.append(_rerun(calculator, "calculator_context", tokens))
+        theirs.append(_rerun(empty, "context", tokens))
+    yield Figure(
+        "calculator: rerun after a slider, 95th percentile",
+        quantiles(ours, n=20)[-1] * 1000,
+        100,
+        "ms",
+        at_least=False,
+        note=f"bare page {quantiles(theirs, n=20)[-1] * 1000:.0f} ms",
+    )
+    yield Figure(
+        "calculator: rerun against a bare page with the same widgets",
+        median(ours) / median(theirs),
+        2,
+        "×",
+        at_least=False,
+    )
+
+
+def _calculator() -> AppTest:
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    return app.switch_page("pages/calculator.py").run()
+
+
+def _rerun(app: AppTest, slider: str, value: int) -> float:
+    app.slider(key=slider).set_value(value)
+    start = time.perf_counter()
+    app.run()
+    return time.perf_counter() - start
+
+
+def _library() -> Iterator[Figure]:
+    configs = [model.config for model in MODELS.values()]
+    start = time.perf_counter()
+    for config in configs:
+        Architecture.from_config(config)
+    each = (time.perf_counter() - start) / len(configs)
+    yield Figure("calculator: reading a config.json", each * 1000, 5, "ms", at_least=False)
+    start = time.perf_counter()
+    conformance.run()
+    elapsed = time.perf_counter() - start
+    yield Figure("calculator: the conformance set, live", elapsed, 1, "s", at_least=False)
