@@ -1,6 +1,7 @@
 # make run    set up and start the app
 # make test   set up and run every test
 # make bench  print speeds against their limits
+# make screenshots take pictures of every page
 # make record measure the recorded runs again on this machine
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ PORT ?= 8501
 
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: run test lint bench record clean
+.PHONY: run test lint bench record screenshots clean
 
 run: $(VENV)/.run
 	$(PY) -m streamlit run app.py --server.port $(PORT) --server.fileWatcherType none
@@ -21,6 +22,7 @@ run: $(VENV)/.run
 test: $(VENV)/.test
 	$(PY) -m ruff check . && $(PY) -m ruff format --check .
 	sh scripts/chromium.sh
+	sh scripts/axe.sh
 	$(PY) -m pytest -n 2 --dist loadscope
 
 lint: $(VENV)/.test
@@ -28,6 +30,9 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(PY) -m tests.benchmarks
+
+screenshots: $(VENV)/.test
+	$(PY) scripts/screenshots.py
 
 record: $(VENV)/.run
 	for script in scripts/record_*.py; do $(PY) $$script || exit 1; done

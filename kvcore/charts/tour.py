@@ -11,6 +11,7 @@ from kvcore.charts.theme import Role, colour, dash
 WAYS = {tour.WITHOUT: Role.UNCACHED, tour.WITH: Role.CACHED}
 DOINGS = {tour.RUN: Role.UNCACHED, tour.READ: Role.SAVED}
 STATES = {tour.FILED: Role.CACHED, tour.USED_ONCE: Role.FOLLOWED, tour.GONE: Role.WASTED}
+IN_ORDER = alt.EncodingSortField(field="order", op="min", order="ascending")
 FOUND, NOT_FOUND = "notes found", "no notes found"
 SIGNS = {tour.FILED: "kept", tour.USED_ONCE: "asks", tour.GONE: "gone"}
 
@@ -101,9 +102,7 @@ def after_fixes(frame: pd.DataFrame) -> alt.Chart:
         .mark_bar()
         .encode(
             x=alt.X("gib:Q", title="Memory held for one request (GiB)"),
-            y=alt.Y(
-                "stage:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=260)
-            ),
+            y=alt.Y("stage:N", title=None, sort=IN_ORDER, axis=alt.Axis(labelLimit=260)),
             tooltip=[
                 alt.Tooltip("stage:N", title="After"),
                 alt.Tooltip("shown:N", title="Size"),
@@ -141,9 +140,7 @@ def waits(frame: pd.DataFrame) -> alt.Chart:
         .mark_bar()
         .encode(
             x=alt.X("ms:Q", title="Time to first token (ms)"),
-            y=alt.Y(
-                "how:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=220)
-            ),
+            y=alt.Y("how:N", title=None, sort=IN_ORDER, axis=alt.Axis(labelLimit=220)),
             color=colour("found", {FOUND: Role.SAVED, NOT_FOUND: Role.UNCACHED}),
             tooltip=[
                 alt.Tooltip("how:N", title="Asked"),
@@ -155,7 +152,7 @@ def waits(frame: pd.DataFrame) -> alt.Chart:
     labels = (
         alt.Chart(frame)
         .mark_text(align="left", dx=4)
-        .encode(x="ms:Q", y=alt.Y("how:N", sort=alt.SortField("order")), text="shown:N")
+        .encode(x="ms:Q", y=alt.Y("how:N", sort=IN_ORDER), text="shown:N")
     )
     return (bars + labels).properties(height=260)
 
