@@ -36,6 +36,7 @@ POLICIES = {
 BLOCK_SIZES = (1, 4, 8, 16, 32)
 SPEEDS = {"1 a second": 1.0, "2 a second": 2.0, "5 a second": 5.0, "as fast as it goes": 1_000.0}
 TIMES = ("not in the prompt", "at the top", "at the end")
+YES = Choice(("true", "false"))
 COLOURINGS = {"state": "Reusable work", "key_norm": "Norm of keys", "value_norm": "Norm of values"}
 
 # What a link may set. Streamlit writes the label of a choice into the address.
@@ -52,6 +53,8 @@ RULES: dict[str, Rule] = {
     "lab_blocks": Number(3, 513),
     "lab_speed": Choice(tuple(SPEEDS)),
     "lab_colour": Choice(tuple(COLOURINGS.values())),
+    "lab_open": YES,
+    "lab_renumber": YES,
     "lab_scenario": Choice(tuple(scenario.title for scenario in SCENARIOS)),
 }
 

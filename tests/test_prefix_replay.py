@@ -89,7 +89,7 @@ def test_scenarios_hold(scenario):
     outcome = scenario.run()
     assert outcome.checks
     for check in outcome.checks:
-        assert check.computed == pytest.approx(check.expected), check.what
+        assert check.holds, check
 
 
 def test_g16_formula_by_hand():

@@ -58,8 +58,8 @@ def heat_map(frame: pd.DataFrame, colour_by: str = "state") -> alt.LayerChart:
 def block_map(frame: pd.DataFrame) -> alt.LayerChart:
     """A line for each block of the request, a cell for each token in it."""
     base = alt.Chart(frame).encode(
-        x=alt.X("slot:O", title="Place in the block", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("block:N", title=None, sort=alt.SortField("order")),
+        x=alt.X("column:O", title="Tokens in a line", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("blocks:N", title="Block", sort=alt.SortField("line")),
     )
     cells = base.transform_filter("datum.state != 'empty'").mark_rect(opacity=0.6)
     cells = cells.encode(
@@ -67,7 +67,7 @@ def block_map(frame: pd.DataFrame) -> alt.LayerChart:
         tooltip=[
             alt.Tooltip("token:N", title="Token"),
             alt.Tooltip("index:Q", title="Position"),
-            alt.Tooltip("block:N", title="In"),
+            alt.Tooltip("block:N", title="Block"),
             alt.Tooltip("requests:Q", title="Requests that hold the block"),
             alt.Tooltip("state:N", title="State"),
         ],
@@ -75,7 +75,9 @@ def block_map(frame: pd.DataFrame) -> alt.LayerChart:
     empty = (
         base.transform_filter("datum.state == 'empty'")
         .mark_rect(filled=False, strokeDash=[2, 2], strokeOpacity=0.4)
-        .encode(tooltip=[alt.Tooltip("state:N", title="State"), alt.Tooltip("block:N", title="In")])
+        .encode(
+            tooltip=[alt.Tooltip("state:N", title="State"), alt.Tooltip("block:N", title="Block")]
+        )
     )
     signs = base.mark_text(fontSize=10).encode(text="sign:N")
     return alt.layer(empty, cells, signs).properties(height=alt.Step(18))

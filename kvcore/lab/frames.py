@@ -17,6 +17,8 @@ SIGNS = {
     TokenState.EVICTED: "×",
 }
 FREE_PER_ROW = 32
+SLOTS_PER_LINE = 16
+LONGEST_LIST = 12
 
 
 def heat_map(trace: Trace, frame: Frame) -> pd.DataFrame:
@@ -83,21 +85,26 @@ def tokens(trace: Trace, frame: Frame) -> pd.DataFrame:
 
 
 def block_slots(trace: Trace, frame: Frame) -> pd.DataFrame:
-    """A row for each place in a block of the request: which token lies there and its state."""
+    """A row for each place in a block of the request: which token lies there and its state.
+
+    Blocks of fewer than 16 tokens stand side by side, as many as make a line of 16.
+    """
     size = trace.about.block_size
+    per_line = max(1, SLOTS_PER_LINE // size)
     states = trace.states(frame)
+    held = [(order, block_id) for order, block_id in enumerate(frame.block_ids) if block_id]
     rows = []
-    for order, block_id in enumerate(frame.block_ids):
-        if block_id == 0:
-            continue
+    for place, (order, block_id) in enumerate(held):
+        line = held[place // per_line * per_line :][:per_line]
         for slot in range(size):
             index = order * size + slot
             filled = index < frame.num_tokens
             rows.append(
                 {
-                    "order": order,
-                    "block": f"block {block_id}",
-                    "slot": slot,
+                    "line": place // per_line,
+                    "blocks": " ".join(str(other) for _, other in line),
+                    "block": str(block_id),
+                    "column": place % per_line * size + slot,
                     "state": str(states[index]) if filled else "empty",
                     "sign": SIGNS[states[index]] if filled else "",
                     "token": trace.texts[index] if filled else "",
@@ -172,10 +179,14 @@ def _plain(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
-    if isinstance(value, list) and len(value) > 12:
+    if not isinstance(value, list):
+        return str(value)
+    if value and isinstance(value[0], list):
+        return " | ".join(" ".join(map(_plain, part)) for part in value)
+    if len(value) > LONGEST_LIST:
         runs = ranges(value)
         return ", ".join(f"{low} to {high}" if high > low else str(low) for low, high in runs)
-    return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(_plain, value))
 
 
 def steps(trace: Trace, upto: int | None = None) -> pd.DataFrame:

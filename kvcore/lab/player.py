@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from kvcore import recordings
@@ -229,12 +230,19 @@ class Player:
 
 def recorded(name: str = "cache_lab") -> Player:
     """A player of the recorded run. Raises FileNotFoundError when there is none."""
+    trace, experiment, label = _recording(name)
+    return Player(trace, list(experiment), label)
+
+
+@lru_cache
+def _recording(name: str) -> tuple[Trace, tuple[Asked, ...], str]:
+    """Read once for all sessions: nobody changes a recorded trace."""
     recording = recordings.read(name)
-    experiment = [
+    experiment = tuple(
         Asked(row["how"], row["what_happens"], Prefill(**row["prefill"]))
         for row in recording.data["experiment"]
-    ]
-    return Player(from_json(recording.data["trace"]), experiment, str(recording.label))
+    )
+    return from_json(recording.data["trace"]), experiment, str(recording.label)
 
 
 def _rest(job: Job, until: float) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from kvcore.eviction import kept_positions
 from kvcore.prefix.pool import BlockPool, BlockTable, sliding_window_hit
+from kvcore.prefix.radix import RadixCache
 from kvcore.prefix.sharing import parallel_sampling_saving
 
 
@@ -135,6 +136,25 @@ def block_size_floor() -> Outcome:
         admitted = pool.hit_rate.admitted
         outcome.expect(f"blocks of {block_size}: tokens found", hits, admitted.hit_tokens)
         outcome.expect(f"blocks of {block_size}: tokens asked", 5200, admitted.queried_tokens)
+    tree = RadixCache(6_400)
+    for request in range(5):
+        tree.free(tree.allocate(tokens(0, 240) + tokens(1 + request, 800)))
+    outcome.expect("a radix tree: tokens found", 960, tree.hit_rate.admitted.hit_tokens)
+    return outcome
+
+
+def leaves_go_first() -> Outcome:
+    outcome = Outcome()
+    tree = RadixCache(8)
+    for ending in ([2, 2], [3, 3]):
+        tree.free(tree.allocate([1, 1, *ending]))
+    outcome.expect("held: the beginning once, two endings", 6, tree.num_tokens)
+    tree.free(tree.allocate([9, 9, 9, 9]))
+    left = [list(node.tokens) for _, node in tree.runs()]
+    outcome.expect("four new tokens push out the older ending", [[1, 1], [3, 3], [9] * 4], left)
+    tree.free(tree.allocate([8, 8, 8, 8]))
+    left = [list(node.tokens) for _, node in tree.runs()]
+    outcome.expect("four more: the other, then their beginning", [[9] * 4, [8] * 4], left)
     return outcome
 
 
@@ -334,9 +354,17 @@ SCENARIOS = [
         "block-size",
         "The block is the smallest prefix that can be shared",
         "Five requests in turn share 240 tokens and have 800 of their own. With blocks of 784 "
-        "nothing is ever found.",
-        "vllm-project/vllm#54607",
+        "nothing is ever found. A radix tree has no blocks to fill.",
+        "vllm-project/vllm#54607; the tree by hand",
         block_size_floor,
+    ),
+    Scenario(
+        "leaves",
+        "In a tree the leaves go first",
+        "Eight tokens of memory. Two ended requests share their beginning, held once; what comes "
+        "after takes the least recently used leaf, and its parent once that has no children.",
+        "SGLang's RadixCache (leaf heap, least recently used); values by hand",
+        leaves_go_first,
     ),
     Scenario(
         "refused",

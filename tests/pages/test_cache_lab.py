@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from kvcore.decoding import shelf
@@ -170,6 +172,7 @@ def test_a_model_that_cannot_be_had_is_a_sentence(open_page, monkeypatch):
 def test_text_of_the_model_is_shown_as_text(open_page, small):
     app = open_page("cache_lab")
     player = app.session_state["cache_lab_player"]
+    player.trace = copy.deepcopy(player.trace)
     player.trace.texts[player.trace.num_prompt_tokens] = "![x](http://example.org/x.png) $a$"
     app.run()
     assert any(r"\!\[x\]\(http" in block.value for block in app.markdown)
@@ -182,6 +185,7 @@ def test_text_of_the_model_is_shown_as_text(open_page, small):
         ("lab_policy", "lru", "one of Keep everything, Sliding window"),
         ("lab_block", "7", "one of 1, 4"),
         ("lab_window", "x", "a whole number"),
+        ("lab_open", "maybe", "one of true, false"),
     ],
 )
 def test_a_bad_link_is_refused_with_a_sentence(open_page, key, value, says):
