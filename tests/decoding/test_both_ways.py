@@ -1,11 +1,9 @@
 """With the cache and without it: the same tokens, for greedy and for sampled text."""
 
 import pytest
-import torch
 
 from kvcore.decoding import Agreement, Comparison, compare, forward, generate, load
 from kvcore.decoding.errors import CacheError
-from kvcore.decoding.generate import choose, draw
 from tests.decoding.checkpoints import random_ids
 
 TOKENS = 200
@@ -56,22 +54,3 @@ def test_a_cache_of_another_prefix_is_refused(checkpoint):
     forward(model, other, cache)
     with pytest.raises(CacheError, match="another text"):
         forward(model, [*prompt, 5], cache)
-
-
-@pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_smollm2_makes_200_tokens_as_one_uncached_pass_would(smollm2, smollm2_runs, temperature):
-    """Row i of one pass over the whole text is the uncached step at i, for all steps at once."""
-    run = smollm2_runs[temperature]
-    rows = forward(smollm2, run.token_ids[:-1], all_logits=True)[-TOKENS:]
-    generator = torch.Generator().manual_seed(run.seed)
-    uncached = [choose(row, draw(row, temperature, generator))[0] for row in rows]
-    assert run.token_ids[-TOKENS:] == uncached
-
-
-def test_smollm2_writes_coherent_english(smollm2):
-    question = "What is the capital of France?"
-    steps = generate(smollm2, smollm2.encode_chat(question), 12, temperature=0)
-    assert smollm2.source == "wheel"
-    assert smollm2.decode([step.token_id for step in steps]).startswith(
-        "The capital of France is Paris."
-    )
