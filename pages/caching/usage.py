@@ -26,6 +26,7 @@ from pages.common.text import as_text
 
 MODELS_DRAWN = 5
 REFUSED_SHOWN = 200
+FORGOTTEN = f"{PREFIX}forgotten"
 
 
 @dataclass
@@ -49,7 +50,7 @@ def show(asked: Answers | None) -> None:
     formats = ", ".join(form for form in Format if form != Format.UNKNOWN)
     file = st.file_uploader(
         "Usage export",
-        key=f"{PREFIX}upload",
+        key=_uploader(),
         help=f"CSV, TSV, JSON or JSONL up to 200 MB. Known: {formats}.",
     )
     contract = asked.main.contract if asked else None
@@ -67,6 +68,12 @@ def show(asked: Answers | None) -> None:
     _show(kept)
 
 
+def _uploader() -> str:
+    """The uploader's key: a new one after each file forgotten, so that the widget lets go too."""
+    times = st.session_state.get(FORGOTTEN, 0)
+    return f"{PREFIX}upload_{times}" if times else f"{PREFIX}upload"
+
+
 def _read(file_id: str, name: str, data: bytes, contract: Contract | None) -> Kept:
     usage = read_usage(data, name, contract=contract)
     tokens = not usage.frame.empty and not usage.is_cost
@@ -81,6 +88,7 @@ def _show(kept: Kept) -> None:
     row.text(f"{kept.name}: {usage.format}, {len(usage.frame):,} rows")
     if row.button("Forget this file", key=f"{PREFIX}forget"):
         del st.session_state[KEPT]
+        st.session_state[FORGOTTEN] = st.session_state.get(FORGOTTEN, 0) + 1
         st.rerun()
     if usage.format == Format.UNKNOWN:
         refuse(usage.rejected[0][1])

@@ -286,7 +286,7 @@ def test_a_key_in_the_wrong_column_is_not_repeated():
     )
     shown = usage.frame.astype(str).to_csv() + repr(usage.rejected) + repr(usage.unpriced)
     assert "sk-ant" not in shown
-    assert usage.rejected == [(3, "the input tokens are not a number")]
+    assert usage.rejected == [(3, "The input tokens are not a number.")]
 
 
 def test_a_model_without_a_price_is_listed_and_never_free():

@@ -26,7 +26,8 @@ def is_sound(usage) -> None:
         assert isinstance(line, int)
         assert line >= 1
         assert reason.strip()
-        assert "Traceback" not in reason
+        assert reason[0].isupper() or reason[0].isdigit()
+        assert reason.endswith(".")
     assert usage.rejected == sorted(usage.rejected, key=lambda entry: entry[0])
     assert usage.total.paid.is_finite()
     assert usage.total.paid >= 0
@@ -208,6 +209,10 @@ HEADER = "created_at,model,prompt_tokens,completion_tokens,cached_tokens\n"
         ("2026-11-02,gpt-4o,99999999999999999999999,1,0", "more than"),
         ("2026-11-02,gpt-4o,1e400,1,0", "whole number"),
         ("yesterday,gpt-4o,1,1,0", "date"),
+        ("-1,gpt-4o,1,1,0", "date"),
+        ("0001-01-01,gpt-4o,1,1,0", "date"),
+        ("9999-12-31,gpt-4o,1,1,0", "date"),
+        ("99999999999999999,gpt-4o,1,1,0", "date"),
         ("2026-11-02,gpt-4o,1", "fields"),
         ('2026-11-02,"gpt-4o,1,1,0', "quotation mark"),
     ],
@@ -225,7 +230,13 @@ def test_openrouter_cached_over_prompt_is_refused():
     name = "openrouter_activity_2026-11-02.csv"
     text = DATA[name].decode().replace(",11900,", ",99999,", 1)
     usage = read_usage(text.encode(), name)
-    assert usage.rejected == [(3, "the cached tokens (99,999) exceed the input (12,150)")]
+    assert usage.rejected == [
+        (
+            3,
+            "The cached tokens (99,999) exceed the input (12,150): one of the two is wrong, or the "
+            "input leaves cached tokens out.",
+        )
+    ]
     assert len(usage.frame) == 4
 
 
@@ -302,6 +313,16 @@ def test_a_huge_count_is_refused_and_sums_stay_exact():
     usage = read_usage((header + rows).encode(), "c.csv")
     assert usage.total.input_tokens == 2 * many * 1000
     assert usage.total.paid == (3 * many * 1000 + many * 1000 * 3 // 10) / 1_000_000
+
+
+def test_a_response_without_usage_is_named_and_failed_calls_are_passed_over():
+    lines = DATA["api_responses.jsonl"].splitlines()
+    lines.insert(1, b'{"id": "chatcmpl-x", "model": "gpt-4o", "choices": []}')
+    lines.insert(3, b'{"error": {"message": "overloaded"}}')
+    usage = read_usage(b"\n".join(lines), "log.jsonl")
+    assert usage.rejected == [(2, "There is no usage in this response.")]
+    assert any("a call that failed" in note for note in usage.notes)
+    assert len(usage.frame) == 5
 
 
 @pytest.mark.parametrize(

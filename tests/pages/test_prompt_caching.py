@@ -224,6 +224,9 @@ def test_a_kept_upload_can_be_forgotten(open_page):
         isinstance(value, bytes)
         for value in vars(app.session_state["prompt_caching_kept"]).values()
     )
+    app.button(key="prompt_caching_forget").click().run()
+    assert "Paid, by the list" not in [metric.label for metric in app.metric]
+    assert "prompt_caching_kept" not in app.session_state
 
 
 def test_recorded_arrivals_are_replayed_or_asked_for(open_page):

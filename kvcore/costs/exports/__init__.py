@@ -118,9 +118,11 @@ def _refusal(data: bytes) -> str | None:
 
 
 def _nothing(form: Format, line: int, reason: str) -> Usage:
-    sentence = reason[:1].upper() + reason[1:]
-    sentence += "" if sentence.endswith(".") else "."
-    return Usage(form, empty_frame(), [(line, sentence)], 0, Totals())
+    return Usage(form, empty_frame(), [(line, _sentence(reason))], 0, Totals())
+
+
+def _sentence(reason: str) -> str:
+    return f"{reason[:1].upper()}{reason[1:]}{'' if reason.endswith('.') else '.'}"
 
 
 def empty_frame() -> pd.DataFrame:
@@ -141,7 +143,8 @@ def _read(source: Source) -> tuple[pd.DataFrame, list[tuple[int, str]], list[str
         frames.append(block.frame)
         rows += len(block.frame)
         refused += len(block.rejected)
-        rejected += block.rejected[: MOST_REJECTED - len(rejected)]
+        listed = block.rejected[: MOST_REJECTED - len(rejected)]
+        rejected += [(line, _sentence(reason)) for line, reason in listed]
         if rows >= MOST_ROWS:
             notes.append(f"Reading stopped after {rows:,} rows: the rest of the file is not here.")
             break

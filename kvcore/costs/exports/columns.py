@@ -211,7 +211,10 @@ class _Block:
     ) -> np.ndarray:
         self.refuse(
             read > total,
-            lambda i: f"the cached tokens ({read[i]:,}) exceed the input ({total[i]:,})",
+            lambda i: (
+                f"the cached tokens ({read[i]:,}) exceed the input ({total[i]:,}): one of the two "
+                "is wrong, or the input leaves cached tokens out"
+            ),
         )
         self.refuse(
             read + written > total,
@@ -341,10 +344,11 @@ def to_times(values: Sequence[object]) -> pd.Series:
     left = times.isna() & texts.notna()
     if left.any():
         times[left] = _parsed(texts[left].map(_as_time_text))
-    return times
+    return times.where(times.between(*_BELIEVABLE))
 
 
 _TIME = "datetime64[us, UTC]"
+_BELIEVABLE = (pd.Timestamp("2000-01-01", tz="UTC"), pd.Timestamp("2100-01-01", tz="UTC"))
 
 
 def _parsed(texts: pd.Series) -> pd.Series:

@@ -78,7 +78,11 @@ def provider_of(response: Record, usage: Mapping[str, Any], model: str) -> str |
 def _rows(record: Record) -> Iterable[Record]:
     found = find_usage(record)
     if found is None:
-        raise NotUsage("no usage in it")
+        if record.get("error") is not None:
+            raise NotUsage("a call that failed")
+        if str(record.get("object", "")).endswith(".chunk") or "delta" in record:
+            raise NotUsage("a part of a streamed answer")
+        raise RowProblem("there is no usage in this response")
     response, usage, envelope = found
     model = first_model(response, record)
     provider = provider_of(response, usage, model)
