@@ -38,7 +38,8 @@ def wait_for_tokens(page: Page, count: int) -> None:
 
 
 def metric(page: Page, label: str) -> str:
-    holder = page.get_by_test_id("stMetric").filter(has_text=label)
+    name = page.get_by_test_id("stMetricLabel").get_by_text(label, exact=True)
+    holder = page.get_by_test_id("stMetric").filter(has=name)
     return holder.get_by_test_id("stMetricValue").inner_text()
 
 

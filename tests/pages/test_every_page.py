@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from pages.common.links import TITLES
 
@@ -27,6 +29,17 @@ WIDGETS = (
     "pills",
     "radio",
 )
+
+
+@lru_cache
+def first_visit(name):
+    """One run of each page serves all the tests that only look."""
+    return (
+        AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+        .run()
+        .switch_page(f"pages/{name}.py")
+        .run()
+    )
 
 
 def charts(app):
@@ -51,8 +64,8 @@ def test_every_page_has_its_title_in_the_menu():
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_first_visit_shows_something_true(open_page, name):
-    app = open_page(name)
+def test_a_first_visit_shows_something_true(name):
+    app = first_visit(name)
     assert not app.exception
     assert not app.error
     assert not app.warning
@@ -61,8 +74,8 @@ def test_a_first_visit_shows_something_true(open_page, name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_charts_are_small_and_say_what_they_show(open_page, name):
-    for proto in charts(open_page(name)):
+def test_charts_are_small_and_say_what_they_show(name):
+    for proto in charts(first_visit(name)):
         assert proto.alt.strip().endswith("."), "alt states the takeaway in a sentence"
         size = len(proto.data.data) + len(proto.spec)
         assert size < MAX_BYTES
@@ -72,22 +85,22 @@ def test_charts_are_small_and_say_what_they_show(open_page, name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_widget_has_a_label_and_an_explanation(open_page, name):
-    for widget in widgets(open_page(name)):
+def test_every_widget_has_a_label_and_an_explanation(name):
+    for widget in widgets(first_visit(name)):
         assert widget.label.strip(), widget
         assert widget.key is None or widget.key.startswith(name), widget.key
         assert widget.help or len(widget.label) > 20, widget.label
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_no_page_loads_torch_before_a_model_is_asked_for(name):
+def test_no_page_loads_torch_before_a_model_is_asked_for():
     code = (
         "import sys\n"
         "from streamlit.testing.v1 import AppTest\n"
-        "app = AppTest.from_file('app.py', default_timeout=60).run()\n"
-        f"app.switch_page('pages/{name}.py').run()\n"
-        "assert not app.exception, app.exception\n"
-        "sys.exit('torch' in sys.modules)"
+        "app = AppTest.from_file('app.py', default_timeout=120).run()\n"
+        f"for name in {PAGES!r}:\n"
+        "    app.switch_page(f'pages/{name}.py').run()\n"
+        "    assert not app.exception, (name, app.exception)\n"
+        "    assert 'torch' not in sys.modules, name\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
