@@ -14,8 +14,11 @@ from kvcore.engines.reconcile import Row
 from kvcore.formats import KVFormat, Scaling
 from kvcore.units import GIB, gb, gib
 
-POINTS = 48
+POINTS = 40
 """Lengths along the axis of a chart, besides those where a line bends."""
+
+POINTS_ON_A_STRAIGHT_LINE = 12
+"""As many where lines are straight between their bends: memory on plain axes."""
 
 SHORTEST = 500
 """Where the chart of users begins: below it the count grows without meaning."""
@@ -61,18 +64,22 @@ class Subject:
 
 
 def sample_points(
-    architectures: Iterable[Architecture], longest: int, here: int, log: bool = False
+    architectures: Iterable[Architecture],
+    longest: int,
+    here: int,
+    log: bool = False,
+    count: int = POINTS,
 ) -> list[int]:
-    """Lengths to draw, and every length at which a line bends.
+    """`count` lengths to draw, and every length at which a line bends.
 
     Spread evenly over the axis, or evenly in ratio where the axis is logarithmic.
     """
     longest = max(longest, here, 2)
     if log:
-        step = longest ** (1 / POINTS)
-        points = {min(longest, round(step**i)) for i in range(POINTS + 1)}
+        step = longest ** (1 / count)
+        points = {min(longest, round(step**i)) for i in range(count + 1)}
     else:
-        points = {longest * i // POINTS for i in range(1, POINTS + 1)} | {SHORTEST}
+        points = {longest * i // count for i in range(1, count + 1)} | {SHORTEST}
     bends = {
         group.window
         for architecture in architectures
@@ -96,7 +103,9 @@ def memory_frame(
     Columns: model, tokens, gib and low (equal unless the config leaves a range), here (whether this
     is the length chosen).
     """
-    points = sample_points((each.architecture for each in subjects), longest, here, log)
+    count = POINTS if log else POINTS_ON_A_STRAIGHT_LINE
+    models = [each.architecture for each in subjects]
+    points = sample_points(models, longest, here, log, count)
     rows = []
     for subject in subjects:
         for tokens in points:
