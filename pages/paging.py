@@ -17,7 +17,12 @@ from kvcore.paging.experiments import curve_points, curve_values
 from kvcore.paging.explain import fit_table, paper_notes, pool_arithmetic
 from kvcore.paging.hardware import named_pool, pooled_models
 from kvcore.paging.outcome import LABELS, Outcome, outcome_of
-from kvcore.paging.paper import ALPACA_BEAM_SAVING, SHAREGPT_BEAM_SAVING, SHAREGPT_PARALLEL_SAVING
+from kvcore.paging.paper import (
+    ALPACA_BATCHES,
+    ALPACA_BEAM_SAVING,
+    SHAREGPT_BEAM_SAVING,
+    SHAREGPT_PARALLEL_SAVING,
+)
 from kvcore.paging.results import SimulationResult
 from kvcore.paging.scenario import (
     ALPACA,
@@ -35,6 +40,7 @@ from kvcore.paging.snapshot import PoolState, pool_state
 from kvcore.paging.traces import MAX_BYTES, Trace, TraceError, read_trace
 from pages.common.draw import draw
 from pages.common.jobs import progress, session_job
+from pages.common.links import lab
 from pages.common.page import export_row, header, refuse, share_link, sources
 from pages.common.query import Choice, Named, Number, check
 from pages.common.text import as_text
@@ -595,6 +601,18 @@ def show_gaps(outcomes: list[Outcome], definitions: tuple[str, str]) -> None:
         st.caption(note)
 
 
+def show_alpaca_batches(outcomes: list[Outcome]) -> None:
+    pairs = ", ".join(
+        f"{outcome.system} {ALPACA_BATCHES[outcome.policy]} ({outcome.batch_size:.2f} here)"
+        for outcome in outcomes
+        if outcome.policy in ALPACA_BATCHES
+    )
+    st.caption(
+        f"Requests at once in the paper, Alpaca at 30 requests/s (Figure 13b): {pairs}. Its "
+        "lengths are known here by their means only, and here the queue never empties."
+    )
+
+
 # Tabs
 
 
@@ -960,6 +978,7 @@ def show_sharing_tab(scenario: Scenario, trace: Trace | None, file_id: str) -> N
         f"{SHAREGPT_BEAM_SAVING[0]} to {SHAREGPT_BEAM_SAVING[1]} % (ShareGPT); what it saves "
         "depends on which beams survive."
     )
+    lab("cache_lab", "Watch one prompt's blocks being found and shared in the cache lab")
 
 
 def show_sources() -> None:
@@ -1010,6 +1029,8 @@ with picture:
     show_refused(outcomes)
     if scenario.is_the_papers:
         show_gaps(outcomes, definitions)
+    if scenario.source == ALPACA and scenario.num_slots == PAPER_NUM_SLOTS:
+        show_alpaca_batches(outcomes)
 
 with answer:
     show_answer(outcomes)

@@ -44,6 +44,14 @@ FIGURE_2 = {
     )
 }
 
+# Figure 13b: requests batched on Alpaca at 30 requests/s.
+ALPACA_BATCHES = {
+    "contiguous-max": 7.00,
+    "contiguous-pow2": 43.24,
+    "contiguous-oracle": 72.75,
+    "paged": 132.44,
+}
+
 # Figure 15: blocks saved by sharing, percent of the blocks without it.
 ALPACA_PARALLEL_SAVING = {2: 6.09, 4: 8.53, 6: 9.79}
 ALPACA_BEAM_SAVING = {2: 37.56, 4: 53.13, 6: 55.16}

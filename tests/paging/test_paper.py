@@ -4,9 +4,12 @@ from statistics import mean
 
 import pytest
 
-from kvcore.paging import paper_requests, simulate
+from kvcore.paging import lognormal_requests, paper_requests, simulate
 from kvcore.paging.experiments import load_sweep, sweep
 from kvcore.paging.paper import (
+    ALPACA_BATCHES,
+    ALPACA_MEAN_OUTPUT,
+    ALPACA_MEAN_PROMPT,
     FIGURE_2,
     TABLE_1,
     closed_form_max,
@@ -36,6 +39,14 @@ def test_every_labelled_segment_of_figure_2_is_within_two_points(policy, seed):
         assert result.batch_size == 7
     if policy in PAPER_BATCH:
         assert result.batch_size == pytest.approx(PAPER_BATCH[policy], rel=0.03)
+
+
+def test_the_orcas_batch_alpaca_as_the_paper_has_it():
+    """Figure 13b, though only the means of Alpaca's lengths are known: within 5 %."""
+    requests = lognormal_requests(4_000, ALPACA_MEAN_PROMPT, ALPACA_MEAN_OUTPUT, 0.5, 1.0)
+    for policy in ("contiguous-max", "contiguous-pow2", "contiguous-oracle"):
+        batch = simulate(requests, policy).batch_size
+        assert batch == pytest.approx(ALPACA_BATCHES[policy], rel=0.05)
 
 
 def test_the_bars_as_printed_sum_to_the_pool():
