@@ -45,6 +45,7 @@ from pages.common.page import export_row, header, refuse, share_link, sources
 from pages.common.query import Choice, Named, Number, check
 from pages.common.text import as_text
 
+AT_ONCE = 7_200
 MAP_REQUESTS = 400
 CURVE_REQUESTS = 1_500
 LAST_STEP = 4_000
@@ -456,10 +457,15 @@ def sharing_saved(
     return savings(scenario.requests(_trace), samples, prefix, scenario.block_size)
 
 
-# Jobs: a trace under five policies, a curve point by point
+@st.cache_data(max_entries=24, show_spinner=False)
+def arithmetic(scenario: Scenario, file_id: str, _trace: Trace | None) -> list[str]:
+    return pool_arithmetic(scenario, scenario.requests(_trace))
 
 
-def trace_work(scenario: Scenario, trace: Trace) -> Work:
+# Jobs: many requests under five policies, a curve point by point
+
+
+def all_policies(scenario: Scenario, trace: Trace | None) -> Work:
     def work(job: Job) -> Iterator[Outcome]:
         job.total = len(POLICIES)
         requests = scenario.requests(trace)
@@ -576,7 +582,9 @@ def refused_sentence(outcome: Outcome) -> str:
     )
 
 
-def show_figure(outcomes: list[Outcome], with_paper: bool, definitions: tuple[str, str]) -> None:
+def show_figure(outcomes: list[Outcome], definitions: tuple[str, str], with_paper: bool) -> None:
+    if not outcomes:
+        return
     shares = ", ".join(f"{o.system} {o.split().token_states:.0f} %" for o in outcomes)
     draw(
         charts.figure_2,
@@ -1014,15 +1022,15 @@ with controls:
 
 with picture:
     definitions = choose_definitions()
-    if scenario.source != TRACE:
-        outcomes = run_all(scenario)
-        show_figure(outcomes, scenario.is_the_papers, definitions)
-    elif trace is None:
+    if scenario.source == TRACE and trace is None:
         st.markdown("Upload a trace to see what each policy would make of it.")
         st.stop()
+    if scenario.source != TRACE and scenario.count <= AT_ONCE:
+        outcomes = run_all(scenario)
+        show_figure(outcomes, definitions, scenario.is_the_papers)
     else:
-        job = ensure_job("paging_trace", (scenario, file_id), trace_work(scenario, trace))
-        watch("paging_trace", lambda done: show_figure(done, False, definitions) if done else None)
+        job = ensure_job("paging_runs", (scenario, file_id), all_policies(scenario, trace))
+        watch("paging_runs", lambda done: show_figure(done, definitions, scenario.is_the_papers))
         if job.active or len(job.results) < len(POLICIES):
             st.stop()
         outcomes = list(job.results)
@@ -1051,7 +1059,7 @@ if named["Sharing"].open:
         show_sharing_tab(scenario, trace, file_id)
 if named["Arithmetic"].open:
     with named["Arithmetic"]:
-        for line in pool_arithmetic(scenario, scenario.requests(trace)):
+        for line in arithmetic(scenario, file_id, trace):
             st.code(line, language=None, wrap_lines=True)
 if named["Sources"].open:
     with named["Sources"]:

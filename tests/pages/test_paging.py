@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from kvcore.paging import POLICIES
+from kvcore.paging import POLICIES, paper_requests
 
 
 def metrics(app):
@@ -213,3 +213,19 @@ def test_a_link_brings_the_page_back(small, left):
     assert app.selectbox(key="paging_left").value == "contiguous-max"
     assert app.select_slider(key="paging_block_size").value == 64
     assert app.slider(key="paging_step").value == 77
+
+
+def test_many_requests_run_as_a_job_and_end_in_the_answer(open_page, monkeypatch):
+    monkeypatch.setattr("kvcore.paging.scenario.paper_requests", few_requests)
+    app = open_page("paging", paging_count="20000", paging_tab="Arithmetic")
+    for _ in range(200):
+        if app.metric:
+            break
+        app.run()
+    assert_fine(app)
+    assert "Price of preemption" in metrics(app)
+    assert any("12,884,901,888" in code.value for code in app.code)
+
+
+def few_requests(count, seed):
+    return paper_requests(300, seed)
