@@ -19,9 +19,12 @@ def header(title: str, sentence: str) -> None:
 
 
 def refuse(message: str, typed: object | None = None) -> None:
-    """One clear sentence about bad input; `typed` is the user's own text, shown as text."""
+    """One clear sentence about bad input, shown as text: it may quote what the user gave.
+
+    `typed` is the user's own text, put behind it.
+    """
     shown = f" ({as_text(typed)})" if typed is not None else ""
-    st.error(f"{message}{shown}")
+    st.error(f"{as_text(message, 600)}{shown}")
 
 
 def export_row(name: str, frame: pd.DataFrame, settings: Mapping[str, Any]) -> None:

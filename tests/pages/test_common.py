@@ -40,9 +40,30 @@ def test_rules_tell_good_from_bad(rule, value, good):
 )
 def test_typed_text_keeps_no_markdown(hostile):
     shown = as_text(hostile)
-    assert shown.replace("\\", "") == hostile.replace("\\", "")
+    assert shown.replace("\\", "").replace("\u2060", "") == hostile.replace("\\", "")
     for mark in "[](){}<>!$*`:":
         assert shown.count(mark) == shown.count("\\" + mark)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("num_hidden_layers is 1,024.5 (of 3)", r"num_hidden_layers is 1,024.5 \(of 3\)"),
+        ("_this_", r"\_this\_"),
+        ("# head", r"\# head"),
+        ("- item", r"\- item"),
+        ("1. item", r"1\. item"),
+        ("https://a.example", "https\\:\u2060//a.example"),
+        ("WWW.a.example", "WWW\u2060.a.example"),
+        ("me@a.example", "me\\@\u2060a.example"),
+    ],
+)
+def test_only_what_markdown_would_act_on_is_escaped(typed, shown):
+    assert as_text(typed) == shown
+
+
+def test_text_is_escaped_once():
+    assert as_text(as_text("*a*")) == r"\*a\*"
 
 
 def test_typed_text_is_one_short_line():
