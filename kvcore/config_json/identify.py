@@ -11,6 +11,9 @@ from kvcore.config_json.errors import ConfigError
 LARGEST_TEXT = 1_000_000
 """Bytes. The largest config.json met so far has 59,000."""
 
+DEEPEST = 50
+"""Objects and lists inside one another; real configs have fewer than ten."""
+
 PASTE_INSTEAD = "Paste the config.json that lies beside the model's weights."
 
 
@@ -38,7 +41,22 @@ def parse(text: str | bytes) -> dict:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"This is not JSON{_place(error)}. {PASTE_INSTEAD}") from None
+    require_flat(value)
     return require_object(value)
+
+
+def require_flat(value: object) -> None:
+    """Raise ConfigError for a value nested so deep that writing it out again would fail."""
+    level, depth = [value] if isinstance(value, (Mapping, list)) else [], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ConfigError(
+                f"Objects and lists lie more than {DEEPEST} deep inside one another here, which no "
+                f"config.json does. {PASTE_INSTEAD}"
+            )
+        inner = [each.values() if isinstance(each, Mapping) else each for each in level]
+        level = [v for values in inner for v in values if isinstance(v, (Mapping, list))]
 
 
 def _decoded(data: bytes) -> str:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 
 from kvcore.config_json.errors import ConfigError
-from kvcore.config_json.identify import require_object
+from kvcore.config_json.identify import require_flat, require_object
 
 LONGEST = 4000
 """Characters a link may spend on one packed text; browsers and proxies take about 8,000 in all."""
@@ -43,10 +43,13 @@ def pack(config: Mapping[str, object]) -> str | None:
 
 def unpack(packed: str) -> dict:
     """The config in a link. Raises ConfigError when the text has been cut or changed."""
+    text = unpack_text(packed)
     try:
-        return require_object(json.loads(unpack_text(packed)))
-    except (json.JSONDecodeError, RecursionError):
+        config = json.loads(text)
+    except (ValueError, RecursionError):
         raise ConfigError("The config in this link is damaged. Paste it again.") from None
+    require_flat(config)
+    return require_object(config)
 
 
 def pack_text(text: str) -> str | None:
