@@ -16,7 +16,13 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
+from kvcore.settings import settings
+
 Work = Callable[["Job"], Iterator[Any]]
+
+
+class JobError(ValueError):
+    """Why the server refused a job or ended it early, in one sentence for the visitor."""
 
 
 class State(StrEnum):
@@ -28,9 +34,10 @@ class State(StrEnum):
 
 
 class Queue:
-    """One place, first come, first served."""
+    """One place, first come, first served. most: how many may stand in line, None for any."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
         self._changed = threading.Condition()
         self._line: deque[object] = deque()
 
@@ -50,12 +57,18 @@ class Queue:
         """Wait for the place; gives True with it, False when `given_up()` came first.
 
         Whatever happens inside, the place is free afterwards. Call `wake()` after anything
-        that makes `given_up()` true.
+        that makes `given_up()` true. Raises JobError when the line is full.
         """
         with self._changed:
+            if self.most is not None and len(self._line) >= self.most:
+                raise JobError(
+                    f"{self.most} measurements are running or waiting, which is as many as this "
+                    "server keeps: try again in a few minutes."
+                )
             self._line.append(ticket)
-            self._changed.wait_for(lambda: self._line[0] is ticket or given_up())
         try:
+            with self._changed:
+                self._changed.wait_for(lambda: self._line[0] is ticket or given_up())
             yield not given_up()
         finally:
             with self._changed:
@@ -67,7 +80,7 @@ class Queue:
             self._changed.notify_all()
 
 
-MEASUREMENTS = Queue()
+MEASUREMENTS = Queue(settings().max_waiting)
 
 
 class Job:
@@ -76,13 +89,22 @@ class Job:
     `work(job)` is called in the thread and yields results one bounded step at a time. It may set
     `job.total` (steps expected) so that progress can be shown. `queue` is `MEASUREMENTS` for
     anything timed, None for the rest. `about` is whatever the work fills in for those who watch.
+    `max_seconds` is the time it may run, by default the server's setting; it ends with a JobError
+    at the first step past it, so that nobody keeps the place for ever.
     """
 
-    def __init__(self, work: Work, queue: Queue | None = MEASUREMENTS, about: Any = None) -> None:
+    def __init__(
+        self,
+        work: Work,
+        queue: Queue | None = MEASUREMENTS,
+        about: Any = None,
+        max_seconds: float | None = None,
+    ) -> None:
         self.about = about
+        self.max_seconds = 60.0 * settings().max_minutes if max_seconds is None else max_seconds
         self.results: list[Any] = []
         self.total: int | None = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.trace = ""
         self.state = State.WAITING
         self.started_at: float | None = None
@@ -145,6 +167,8 @@ class Job:
             with self._queue.turn(self, self._stop.is_set) as mine:
                 if mine:
                     self._work_through()
+        except BaseException as error:  # a thread has nobody above it to tell
+            self._fail(error)
         finally:
             self.ended_at = time.monotonic()
             self.state = self._last_state()
@@ -159,12 +183,21 @@ class Job:
                 self.results.append(result)
                 if self._stop.is_set():
                     return
-        except Exception as error:
-            self.error = error
-            self.trace = traceback.format_exc()
+                if self.seconds > self.max_seconds:
+                    raise JobError(
+                        f"A run may take {self.max_seconds / 60:g} minutes on this server, and "
+                        "this one was not done by then."
+                    )
+        except BaseException as error:  # SystemExit too, which some libraries raise
+            self._fail(error)
         finally:
             if steps is not None and hasattr(steps, "close"):
                 steps.close()
+
+    def _fail(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+            self.trace = "".join(traceback.format_exception(error))
 
     def _last_state(self) -> State:
         if self.error is not None:

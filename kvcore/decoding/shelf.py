@@ -5,10 +5,15 @@ for as long as somebody still uses them.
 """
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from kvcore.decoding.errors import LoadError
+from kvcore.decoding.known import find
 from kvcore.decoding.load import load
+from kvcore.settings import settings
 
 if TYPE_CHECKING:
     from kvcore.decoding.model import Model
@@ -27,9 +32,10 @@ class Shelf:
     def take(self, name: str, **options: Any) -> "Model":
         """The model, loaded if need be with `options` for `load`; one is loaded at a time.
 
-        Raises what `load` raises.
+        Raises what `load` raises, and LoadError for a model that this server does not offer.
         """
-        with self._loading:
+        _require_offered(name)
+        with self._turn(options.get("should_stop", lambda: False)):
             model = self._in_use.get(name)
             if model is None:
                 self._last = None
@@ -44,6 +50,25 @@ class Shelf:
             forgotten = self._in_use.pop(name, None)
             if self._last is forgotten:
                 self._last = None
+
+    @contextmanager
+    def _turn(self, should_stop: Callable[[], bool]) -> Iterator[None]:
+        """Wait for the model somebody else is loading, unless told to stop."""
+        while not self._loading.acquire(timeout=0.1):
+            if should_stop():
+                raise LoadError("Loading was stopped while another model was being loaded.")
+        try:
+            yield
+        finally:
+            self._loading.release()
+
+
+def _require_offered(name: str) -> None:
+    known = find(name)
+    if known is not None and known.name not in settings().models:
+        raise LoadError(
+            f"{known.title} is not offered on this server; choose {', '.join(settings().models)}."
+        )
 
 
 SHELF = Shelf()
