@@ -160,6 +160,17 @@ def test_the_context_ends():
         Lab(small_model("gpt2")).step()
 
 
+@both_shapes
+@pytest.mark.parametrize("policy", ["none", "sinks", "heavy hitters"])
+def test_memory_used_before_leaves_no_trace(shape, policy):
+    budget = {"none": {}, "sinks": {"sinks": 2, "window": 20}, "heavy hitters": {"budget": 20}}
+    kept = Policy(policy, budget[policy], renumber=policy == "sinks")
+    model, first, second = small_model(shape), some_tokens(60), some_tokens(50, seed=2)
+    lab = Lab(model, policy=kept)
+    answer(lab, first, 10)
+    assert answer(lab, second, 10) == answer(Lab(model, policy=kept), second, 10)
+
+
 # Eviction on the real cache
 
 

@@ -167,6 +167,7 @@ class Lab:
         self.pool = BlockPool(num_blocks, block_size)
         self._store = BlockStore(self.model, num_blocks, block_size)
         self._request: _Request | None = None
+        self._spare: KVCache | None = None
         self._open: list[tuple[str, BlockTable]] = []
         self._asked = 0
 
@@ -185,11 +186,10 @@ class Lab:
             self._open.append((self._request.trace.name, self._request.table))
         else:
             self.pool.free(self._request.table)
+        self._spare = self._request.cache
         self._request = None
 
     def _admit(self, token_ids: list[int]) -> tuple[_Request, Any]:
-        track_attention = policy_name(self.policy.name) == HEAVY_HITTERS
-        capacity = min(self.model.context_length, MAX_TOKENS)
         start = self._clock()
         table = self.pool.allocate(token_ids)
         if table is None:
@@ -197,7 +197,7 @@ class Lab:
                 f"{len(token_ids):,} tokens do not fit now: {self.pool.num_free} of "
                 f"{self.pool.num_blocks - 1} blocks are free; close the open requests."
             )
-        cache = self.model.new_cache(capacity, track_attention=track_attention)
+        cache = self._empty_cache()
         num_hit_blocks = table.num_cached_tokens // self.pool.block_size
         if num_hit_blocks:
             hits = table.block_ids[:num_hit_blocks], table.hashes[:num_hit_blocks]
@@ -214,6 +214,20 @@ class Lab:
         self._note_norms(request, first_slot=0)
         self._write(trace, token_id)
         return request, logits
+
+    def _empty_cache(self) -> KVCache:
+        """The memory of the request before, emptied, or new memory.
+
+        Fresh memory comes from the system a page at a time as it is first written, which for a long
+        prefix takes longer than copying the prefix into memory at hand.
+        """
+        track_attention = policy_name(self.policy.name) == HEAVY_HITTERS
+        spare, self._spare = self._spare, None
+        if spare is not None and (spare.attention_mass is not None) == track_attention:
+            spare.crop(0)
+            return spare
+        capacity = min(self.model.context_length, MAX_TOKENS)
+        return self.model.new_cache(capacity, track_attention=track_attention)
 
     def _compared(self, prefill: Prefill, token_ids: list[int], logits: Any) -> Prefill:
         scratch = self.model.new_cache(len(token_ids))
