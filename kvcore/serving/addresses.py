@@ -342,6 +342,8 @@ def _entries(word: str) -> list[Entry]:
         pass
     try:
         split = urlsplit(word if "://" in word else f"//{word}")
+        if split.path.strip("/") or split.username or split.query:
+            raise ValueError
         host, port = split.hostname or "", split.port
     except ValueError:
         raise AddressError(f"“{word}” in {SETTING} cannot be read.") from None

@@ -332,7 +332,7 @@ class Client:
             )
         if status >= 500:
             raise ServerFault(f"The server failed ({status}){said}.")
-        if model and "model" in said.lower() and _names_missing(said):
+        if model and _names_missing(said, model):
             raise NoSuchModel(f"The server does not serve “{model[:100]}” ({status}){said}.")
         raise BadRequest(f"The server refused the request ({status}){said}.")
 
@@ -443,9 +443,13 @@ def _so_far(answer: Answer) -> str:
     return f" after {pieces:,} pieces of text" if pieces else " before any text"
 
 
-def _names_missing(words: str) -> bool:
-    signs = ("not found", "does not exist", "not exist", "unknown", "invalid", "not available")
-    return any(sign in words.lower() for sign in (*signs, "no such", "not supported", "pinned"))
+def _names_missing(words: str, model: str) -> bool:
+    """Whether an error says that the model is not there."""
+    lower = words.lower()
+    if "model" not in lower and model.lower() not in lower:
+        return False
+    signs = ("not found", "not exist", "unknown", "invalid model", "not available", "no such")
+    return any(sign in lower for sign in (*signs, "not supported", "pinned to"))
 
 
 def _json_or_none(text: str) -> Any:

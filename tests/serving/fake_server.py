@@ -21,7 +21,7 @@ MODEL = "fake-1"
 
 @dataclass
 class Behaviour:
-    """What the server does. limit: so many 429 come first. keys_seen: every Authorization header."""
+    """What the server does. limit: so many 429 come first."""
 
     fault: str = ""
     limit: int = 0

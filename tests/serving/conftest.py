@@ -1,0 +1,27 @@
+"""A client for a fake server, and a transport that says where it would have connected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from kvcore.serving import Client, Key, Timeouts, policy
+from tests.serving.fake_server import FakeServer, fake_server
+
+QUICK = Timeouts(connect=2.0, silence=0.5, answer=5.0)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., tuple[Client, FakeServer]]]:
+    """`serve(fault="hang")` gives a client and the fake server it talks to."""
+    with ExitStack() as stack:
+
+        def start(key: str = "", timeouts: Timeouts = QUICK, **behaviour: object):
+            server = stack.enter_context(fake_server(**behaviour))
+            target = policy(None, app_is_local=True).target(server.url)
+            client = stack.enter_context(Client(target, Key(key), timeouts))
+            return client, server
+
+        yield start
