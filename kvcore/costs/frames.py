@@ -23,7 +23,6 @@ from kvcore.costs.prices import LONG_WRITE, Contract, PriceError, Rates, find, r
 from kvcore.costs.usage import TokenCounts, UsageError
 
 CLASSES = ("fresh", "cache_read", "write_short", "write_long", "output")
-INPUT_CLASSES = CLASSES[:4]
 
 _COUNTED = (*CLASSES, "web_searches", "requests")
 _CALLING = ("provider", "model", "processing", "speed", "geo")

@@ -122,7 +122,8 @@ def _refused(usage: Usage) -> None:
     if not usage.rejected:
         return
     st.warning(
-        f"{len(usage.rejected):,} lines could not be counted and are in no sum; the rest is."
+        f"Lines that could not be counted and are in no sum: {len(usage.rejected):,}. "
+        "The rest is counted."
     )
     with st.expander("Which lines, and why"):
         st.dataframe(

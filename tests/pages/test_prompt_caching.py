@@ -191,7 +191,7 @@ def test_an_upload_with_bad_lines_says_which(open_page):
     name = "claude_api_tokens_2026_11.csv"
     data = (SAMPLES / name).read_bytes().replace(b",310000,", b",-310000,")
     app = upload(open_page("prompt_caching"), name, data)
-    assert "1 lines could not be counted" in words(app)
+    assert "could not be counted and are in no sum: 1." in words(app)
     (table,) = [
         frame.value for frame in app.dataframe if list(frame.value.columns) == ["line", "reason"]
     ]

@@ -99,7 +99,9 @@ def read_usage(
     duplicates = 0
     if not frame.empty:
         frame, duplicates = without_repeats(frame)
-    notes += [f"{count:,} lines were passed over: {why}." for why, count in source.skipped.items()]
+    for why, count in source.skipped.items():
+        lines = "line was" if count == 1 else "lines were"
+        notes.append(f"{count:,} {lines} passed over: {why}.")
     if source.layout.is_cost:
         return _costs(source.layout.format, frame, rejected, duplicates, notes)
     return _priced(source.layout.format, frame, rejected, duplicates, notes, at, contract)

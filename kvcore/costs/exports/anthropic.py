@@ -98,7 +98,6 @@ USAGE_REPORT = Layout(
 
 COST_REPORT = Layout(
     Format.ANTHROPIC_COST_REPORT,
-    names={"cost": ("amount",)},
     object_sign=lambda row: "starting_at" in row and isinstance(row.get("amount"), str | float),
     needs=("cost",),
     aggregated=True,

@@ -140,7 +140,6 @@ def _number(value: object) -> int:
 
 OBSERVATIONS = Layout(
     Format.LANGFUSE,
-    names={},
     table_signs=(
         frozenset({"usagedetails"}),
         frozenset({"usage_details"}),

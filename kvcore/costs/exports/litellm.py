@@ -100,7 +100,6 @@ def _daily_rows(row: Record) -> Iterable[Record]:
 
 SPEND_LOGS = Layout(
     Format.LITELLM_SPEND_LOGS,
-    names={"input": ("prompt_tokens",), "output": ("completion_tokens",)},
     table_signs=(
         frozenset({"spend", "prompt_tokens", "starttime"}),
         frozenset({"prompt_tokens", "completion_tokens", "starttime"}),
