@@ -12,7 +12,7 @@ KINDS = {KEEPS: Role.CACHED, FORGETS: Role.UNCACHED, ROUNDS: Role.VALUES}
 SHAPES = {KEEPS: "circle", FORGETS: "triangle-down", ROUNDS: "square"}
 MEASURES = {
     "perplexity": "Perplexity (lower is better)",
-    "divergence": "Divergence from the full cache (nats, lower is better)",
+    "divergence": "Divergence (nats, lower is better)",
     "unchanged": "Unchanged next tokens (higher is better)",
 }
 
@@ -28,9 +28,9 @@ def quality(frame: pd.DataFrame, measure: str = "perplexity") -> alt.Chart:
     y = alt.Y(
         f"{measure}:Q",
         title=MEASURES[measure],
-        scale=alt.Scale(
-            zero=False, padding=18, type="sqrt" if measure == "divergence" else "linear"
-        ),
+        scale=alt.Scale(type="sqrt", domainMin=0)
+        if measure == "divergence"
+        else alt.Scale(zero=False, padding=18),
         axis=alt.Axis(format="%") if measure == "unchanged" else alt.Axis(),
     )
     shape = alt.Shape(

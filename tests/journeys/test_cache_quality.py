@@ -53,7 +53,7 @@ def test_a_run_stopped_half_way_keeps_what_it_measured(page: Page, app_url: str)
     page.get_by_role("button", name="Measure here").click()
     expect(page.get_by_test_id("stProgress")).to_be_visible()
     expect(page.get_by_text("Window of 64").first).to_be_attached(timeout=120_000)
-    page.get_by_role("button", name="Stop").click()
+    page.locator(".st-key-cache_quality_stop button").click()
     expect(page.get_by_text(re.compile(r"Stopped: \d+ scores")).first).to_be_visible()
     settled(page)
     with page.expect_download() as download:

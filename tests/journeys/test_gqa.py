@@ -55,7 +55,7 @@ def test_measuring_stopping_and_keeping_what_was_measured(page: Page, app_url: s
     expect(page.get_by_text(re.compile("reads 4 times fewer bytes")).first).to_be_visible(
         timeout=60_000
     )
-    page.get_by_role("button", name="Stop").click()
+    page.locator(".st-key-gqa_stop button").click()
     settled(page)
     expect(page.get_by_text(re.compile("Measured here|what was measured")).first).to_be_visible()
     with page.expect_download() as download:
