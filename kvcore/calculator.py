@@ -286,11 +286,17 @@ def users_arithmetic(users: Users, deployment: Deployment) -> list[str]:
     if users.bytes_per_user:
         lines.append(
             f"{room:,} ÷ {users.bytes_per_user:,} bytes a user "
-            f"= {room / users.bytes_per_user:,.2f}, so {users.per_copy:,} users"
+            f"= {_cut(room, users.bytes_per_user)}, so {users.per_copy:,} users"
         )
     if deployment.data_parallel > 1:
         lines.append(f"× {deployment.data_parallel} copies = {users.total:,} users")
     return lines
+
+
+def _cut(a: int, b: int) -> str:
+    """a ÷ b with two decimals, cut and not rounded: 219.999 users are 219."""
+    whole, rest = divmod(a, b)
+    return f"{whole:,}.{rest * 100 // b:02d}"
 
 
 def _signed(num_bytes: int) -> str:

@@ -140,7 +140,7 @@ def test_formulas_by_format():
 
 def test_users_arithmetic():
     lines = users_arithmetic(users_at(deployment(), 8_000), deployment())
-    assert lines[-1] == "64,000,000,000 ÷ 1,048,576,000 bytes a user = 61.04, so 61 users"
+    assert lines[-1] == "64,000,000,000 ÷ 1,048,576,000 bytes a user = 61.03, so 61 users"
     tight = Deployment(GUIDE, GB, 16 * GB)
     assert "do not fit" in users_arithmetic(users_at(tight, 8_000), tight)[-1]
 

@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 from kvcore.config_json.errors import ConfigError
 from kvcore.config_json.identify import LARGEST_TEXT, parse
+from kvcore.settings import settings
 
 OFFICIAL = "https://huggingface.co"
 SECONDS = 5.0
@@ -54,6 +55,8 @@ def fetch_config(text: str, seconds: float = SECONDS) -> dict:
     repository = repository_id(text)
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
         raise ConfigError(f"This server does not use the network (HF_HUB_OFFLINE is set). {PASTE}")
+    if not settings().hub:
+        raise ConfigError(f"This server asks no hub (WORKBENCH_HUB is off). {PASTE}")
     endpoint = os.environ.get("HF_ENDPOINT", OFFICIAL).rstrip("/")
     address = f"{endpoint}/{repository}/resolve/main/config.json"
     return parse(_download(address, repository, seconds))
@@ -61,7 +64,7 @@ def fetch_config(text: str, seconds: float = SECONDS) -> dict:
 
 def _download(address: str, repository: str, seconds: float) -> bytes:
     deadline = time.monotonic() + seconds
-    opener = urllib.request.build_opener(_StayOnHub(urlsplit(address).netloc))
+    opener = urllib.request.build_opener(_StayOnHub(address))
     request = urllib.request.Request(address, headers={"User-Agent": "kv-cache-workbench"})
     try:
         with opener.open(request, timeout=seconds) as answer:
@@ -110,10 +113,10 @@ def _status(code: int, repository: str) -> str:
 
 
 class _StayOnHub(urllib.request.HTTPRedirectHandler):
-    """Follow redirects to the same host only."""
+    """Follow redirects to the same host over the same protocol only."""
 
-    def __init__(self, host: str) -> None:
-        self.host = host
+    def __init__(self, address: str) -> None:
+        self.origin = urlsplit(address)[:2]
 
     def redirect_request(
         self,
@@ -125,6 +128,6 @@ class _StayOnHub(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         target = urljoin(req.full_url, newurl)
-        if urlsplit(target).netloc != self.host:
+        if urlsplit(target)[:2] != self.origin:
             raise ConfigError(f"The hub sent this request to another host. {PASTE}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)

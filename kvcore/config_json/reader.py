@@ -390,7 +390,7 @@ class _Parts:
             self.reading.uncertain.append(
                 Uncertainty(
                     self.fields.name("sliding_window"),
-                    f"missing: the class assumes {self.window}, most released models have none",
+                    f"missing: the class assumes {self.window:,}, most released models have none",
                 )
             )
 
@@ -747,7 +747,7 @@ def _draft_layers(fields: Fields) -> int:
 
 def _warnings(fields: Fields, dtype: str | None, layers: tuple[LayerGroup, ...]) -> list[str]:
     found = []
-    if dtype is None:
+    if dtype is None and any(group.kind is LayerKind.RECURRENT for group in layers):
         found.append("The config names no dtype; BF16 is assumed for convolution states.")
     draft = _draft_layers(fields)
     if draft:

@@ -129,6 +129,9 @@ def _memory(
 def _users(
     request: Request, hardware: Hardware, longest: int, shared_prefix: int, log: bool
 ) -> None:
+    if not users_at(hardware.deployment, 1).total:
+        st.info("Nobody fits: the weights and the overhead alone are more than the memory.")
+        return
     frame = users_frame(hardware.deployment, longest, request.tokens, shared_prefix, log)
     count = users_at(hardware.deployment, request.tokens).total
     draw(

@@ -196,7 +196,18 @@ def paste_log(subject: Subject) -> None:
     st.markdown(f"**{as_text(result.summary, 400)}**")
     if result.problem:
         refuse(as_text(result.problem, 400))
-    st.dataframe(reconciliation_frame(result.rows), hide_index=True)
+    number = st.column_config.NumberColumn(format="localized")
+    st.dataframe(
+        reconciliation_frame(result.rows),
+        hide_index=True,
+        placeholder="–",
+        column_config={"predicted": number, "logged": number},
+    )
+    for row in result.rows:
+        if row.difference is not None and not row.agrees:
+            st.markdown(
+                f"**{as_text(row.figure)}: {as_text(row.term)}.** {as_text(row.explanation, 600)}"
+            )
     for line in result.assumed:
         st.caption(as_text(line, 300))
     if result.predicted_lines:
