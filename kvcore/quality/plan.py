@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 Result = Score | Recall
 Row = dict[str, object]
 
-SHORTEST, LONGEST = 256, 2048
 LATE_SHARE = 0.4
 """The late fact stands this share of the budget before the question, so that windows hold it."""
 
