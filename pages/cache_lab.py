@@ -294,8 +294,8 @@ def said(player: Player) -> None:
     title = KNOWN[trace.about.model].title if trace.about.model in KNOWN else trace.about.model
     st.markdown(f"**{title}:** {as_text(trace.text(frame), 3_000)}")
     if JOB.active:
-        waiting = f"Waiting for {player.ahead} other measurement(s)" if player.ahead else ""
-        st.caption(f"{waiting or player.doing or 'Playing'} …")
+        queued = f"Waiting, {player.ahead} ahead: one measurement runs at a time"
+        st.caption(f"{queued if player.ahead else player.doing or 'Playing'} …")
     elif player.label:
         st.caption(
             f"A prepared run, nothing was loaded: {player.label} "
@@ -373,8 +373,9 @@ def blocks(trace: Trace, frame: Frame) -> None:
     st.subheader("Blocks")
     if frame.evicted:
         given = ", ".join(map(str, frame.freed))
+        gone = "1 token" if len(frame.evicted) == 1 else f"{len(frame.evicted):,} tokens"
         st.markdown(
-            f"This step evicted {units.count(len(frame.evicted))} token(s) and "
+            f"This step evicted {gone} and "
             + (f"gave back block {given}." if given else "freed no block: others in them stay.")
         )
     slots = frames.block_slots(trace, frame)
