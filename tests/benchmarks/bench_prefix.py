@@ -55,7 +55,7 @@ def cold_and_warm(model: Any, prefix: int, seed: int) -> tuple[float, float]:
 
 
 def bookkeeping() -> Iterator[Figure]:
-    """Requests of 161 + 338 tokens (ShareGPT's means) admitted, grown and freed in a second of processor time.
+    """Requests (161 + 338 tokens, ShareGPT's means) in a second of processor time.
 
     The limit is what vLLM's own BlockPool did on such a load, hashing included.
     """
