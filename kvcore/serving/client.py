@@ -43,6 +43,14 @@ MOST_BYTES = 10_000_000
 MOST_STREAM_BYTES = 20_000_000
 MOST_CONNECTIONS = 32
 QUOTED = 160
+EXTRAS_SECONDS = 5.0
+_LIBRARY_ERRORS = (
+    httpx2.HTTPError,
+    httpx2.InvalidURL,
+    httpx2.StreamError,
+    OSError,
+    UnicodeError,
+)
 IGNORES_EOS = ("vllm", "sglang", "llamacpp", "llama.cpp")
 
 
@@ -162,7 +170,7 @@ class Client:
         text = self._optional_text(f"{self.target.root}{path}")
         try:
             return None if text is None else json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     def ask(
@@ -242,7 +250,7 @@ class Client:
                 return
             try:
                 chunk = json.loads(event.data)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise NotAnApi(
                     "The stream holds an event that is not JSON, so it is no OpenAI-compatible "
                     "answer."
@@ -259,14 +267,14 @@ class Client:
             self._check_read(response, text)
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._not_an_api(text, response) from None
 
     def _optional_text(self, path: str) -> str | None:
         """Extras never fail an experiment: what cannot be had is None. Stopped is raised."""
         try:
             with self._explained():
-                text, response = self._get(path, seconds=min(10.0, self.timeouts.silence))
+                text, response = self._get(path, seconds=min(EXTRAS_SECONDS, self.timeouts.silence))
         except Stopped:
             raise
         except ServingError:
@@ -368,12 +376,14 @@ class Client:
         where = self.target.origin
         try:
             yield
-        except ServingError:
-            raise
-        except Exception as error:
+        except _LIBRARY_ERRORS as error:
             if answer is not None and answer.done and isinstance(error, httpx2.TransportError):
                 return  # all of it had come before the connection broke
             problem = self._problem(error, where, answer)
+        except RuntimeError:
+            if not self._aborted:
+                raise
+            problem = Stopped("Stopped.")
         else:
             return
         raise problem from None
@@ -455,7 +465,7 @@ def _names_missing(words: str, model: str) -> bool:
 def _json_or_none(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

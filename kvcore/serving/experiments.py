@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from kvcore.costs.price import price_counts
-from kvcore.costs.prices import PriceError, rates
+from kvcore.costs.prices import PriceError, rates, snapshot
 from kvcore.costs.usage import TokenCounts, UsageError
 from kvcore.serving.errors import CapReached
 from kvcore.serving.prompts import changed_early, passage, to_count, with_question, words_for
@@ -169,11 +169,12 @@ class Plan:
         return None if self.dollars is None else self.dollars * Decimal(str(MARGIN))
 
 
-def plan(experiment: Experiment, priced_model: str | None = None) -> Plan:
+def plan(experiment: Experiment, priced_model: str | None = None, api_url: str = "") -> Plan:
     """Count and price an experiment without sending anything.
 
-    priced_model: as its provider sells it; None for a server of one's own. Raises ExperimentError
-    for settings out of range or an experiment beyond the hard limits.
+    priced_model: as its provider sells it; None for a server of one's own. api_url: of the
+    provider, which settles whose prices hold. Raises ExperimentError for settings out of range or
+    an experiment beyond the hard limits.
     """
     experiment.check()
     requests = [r for wave in experiment.waves(random.Random(0)) for r in wave.requests]
@@ -184,7 +185,9 @@ def plan(experiment: Experiment, priced_model: str | None = None) -> Plan:
             f"That would be {len(requests):,} requests and {prompt + output:,} tokens; at most "
             f"{MOST_REQUESTS:,} and {MOST_TOKENS:,} are sent. Take fewer lengths or repeats."
         )
-    dollars, name = _priced(priced_model, requests) if priced_model else (None, "")
+    dollars, name = None, ""
+    if priced_model:
+        dollars, name = _priced(priced_model, _provider_at(api_url), requests)
     return Plan(len(requests), prompt, output, dollars, name)
 
 
@@ -221,9 +224,21 @@ def _warm_up(dice: random.Random) -> Wave:
     return Wave((Request(WARM_UP, prompt, 100, 2),))
 
 
-def _priced(model: str, requests: Sequence[Request]) -> tuple[Decimal | None, str]:
+def _provider_at(api_url: str) -> str | None:
+    """The provider whose API has this address, by genai-prices' list; None where it is none."""
+    if not api_url:
+        return None
     try:
-        prices = rates(model)
+        return snapshot().find_provider(None, None, api_url).id
+    except LookupError:
+        return None
+
+
+def _priced(
+    model: str, provider: str | None, requests: Sequence[Request]
+) -> tuple[Decimal | None, str]:
+    try:
+        prices = rates(model, provider)
         costs = [
             price_counts(TokenCounts(request.target_tokens, output=request.max_tokens), prices)
             for request in requests

@@ -75,7 +75,7 @@ def _vllm(metrics: EngineMetrics, version: Any, model: ServedModel | None) -> Re
     if space is not None:
         log.available.append(Reading(space / GIB, "", 0))
     facts = [
-        Fact(name, str(value), "/metrics, vllm:cache_config_info")
+        Fact(name, str(value)[:200], "/metrics, vllm:cache_config_info")
         for name, value in sorted(config.items())
         if value not in ("None", "")
     ]
@@ -106,7 +106,7 @@ def _sglang(metrics: EngineMetrics | None, info: Mapping[str, Any]) -> Reserved:
     if tokens is None and metrics is not None and metrics.kv_tokens is not None:
         tokens, where = int(metrics.kv_tokens), "/metrics"
     facts = [
-        Fact(name, str(merged[name]), "/server_info")
+        Fact(name, str(merged[name])[:200], "/server_info")
         for name in ("version", "page_size", "tp_size", "context_length", "mem_fraction_static")
         if merged.get(name) is not None
     ]

@@ -194,7 +194,12 @@ class Runner:
         """A reading of /metrics, from servers that had one at first."""
         if self._has_metrics is False:
             return None
-        found = self.client.metrics(self.model)
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(self.client.metrics, self.model)
+            while not wait([future], timeout=LOOK_EVERY).done:
+                if self._stopped():
+                    self.client.abort()
+            found = future.result()
         if self._has_metrics is None:
             self._has_metrics = found is not None and found.engine is not None
         return found if self._has_metrics else None

@@ -116,6 +116,12 @@ def test_a_list_that_is_no_list_of_models(serve):
         client.ask(MODEL, "one", 1)
 
 
+def test_deep_json_is_no_api(serve):
+    client, _ = serve(fault="refuse-with", status=200, body="[" * 200_000)
+    with pytest.raises(NotAnApi):
+        client.models()
+
+
 @pytest.mark.parametrize(
     ("status", "body", "error"),
     [
