@@ -386,25 +386,28 @@ class Timing:
     share_of_bandwidth: float
     share_of_arithmetic: float
 
-    @property
-    def why(self) -> str:
-        """What the measured shares say about the distance to the ideal, in a sentence."""
-        sharing, formulation = self.variant.sharing, self.variant.formulation
-        if sharing.group_size > 1 and formulation == REPEATED:
-            return "Writes every head out again before reading it: more traffic than MHA."
-        if self.share_of_bandwidth >= 0.6:
-            return "Close to what this machine can read: the bytes saved become time saved."
-        if sharing.group_size > 1 and formulation == ENABLE_GQA:
-            return (
-                f"Goes through each K and V {sharing.group_size} times, once per query head: "
-                "the saving fades as the cache outgrows the processor's own."
-            )
-        if self.share_of_bandwidth + self.share_of_arithmetic >= 0.5:
-            return (
-                "Reads so little that arithmetic counts: sharing divides the bytes, "
-                "not the multiplications."
-            )
-        return "Neither reading nor arithmetic is near its limit: fixed costs of the call are."
+
+def explain(
+    group_size: int, formulation: str, share_of_bandwidth: float, share_of_arithmetic: float
+) -> str:
+    """What the measured shares say about the distance to the ideal, in a sentence."""
+    if group_size > 1 and formulation == REPEATED:
+        return "Writes every head out again before reading it: more traffic than MHA."
+    if share_of_bandwidth >= 0.6:
+        return "Close to what this machine can read: the bytes saved become time saved."
+    if group_size > 1 and formulation == ENABLE_GQA:
+        return (
+            f"Goes through each K and V {group_size} times, once per query head: "
+            "the saving fades as the cache outgrows the processor's own."
+        )
+    if share_of_bandwidth >= 0.5:
+        return "Mostly reading: most of the bytes saved become time saved."
+    if share_of_bandwidth + share_of_arithmetic >= 0.5:
+        return (
+            "Reads so little that arithmetic counts: sharing divides the bytes, "
+            "not the multiplications."
+        )
+    return "Neither reading nor arithmetic is near its limit: fixed costs of the call are."
 
 
 def machine_limits(samples: Iterable[Sample]) -> Machine:

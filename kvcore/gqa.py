@@ -249,7 +249,6 @@ def timing_rows(shape: Shape, lines: Sequence[Timing], threads: int) -> list[dic
             "bytes_gone_through": line.variant.traffic_bytes(shape),
             "share_of_bandwidth": line.share_of_bandwidth,
             "share_of_arithmetic": line.share_of_arithmetic,
-            "why": line.why,
             "rounds": line.samples,
             "batch": shape.batch,
             "query_heads": shape.num_query_heads,

@@ -23,6 +23,7 @@ from kvcore.attention import (
     Sharing,
     Variant,
     divisors,
+    explain,
     measure,
     required_bytes,
     sharings,
@@ -193,6 +194,22 @@ def test_speed_up_is_the_median_of_paired_rounds():
     assert by_name["GQA-2"].ideal_speed_up == 4
     assert by_name["MHA"].median_seconds == pytest.approx(4e-3)
     assert by_name["MHA"].share_of_bandwidth == pytest.approx(2 * 8 * 64 * 1000 * 4 / 4e-3 / 2e9)
+
+
+@pytest.mark.parametrize(
+    ("group_size", "formulation", "read", "multiplied", "words"),
+    [
+        (1, PACKED, 0.95, 0.03, "Close to what this machine can read"),
+        (4, PACKED, 0.75, 0.11, "Close to what this machine can read"),
+        (4, PACKED, 0.55, 0.10, "Mostly reading"),
+        (4, ENABLE_GQA, 0.27, 0.04, "Goes through each K and V 4 times"),
+        (4, REPEATED, 0.04, 0.01, "Writes every head out again"),
+        (32, PACKED, 0.33, 0.34, "arithmetic counts"),
+        (1, PACKED, 0.10, 0.10, "fixed costs"),
+    ],
+)
+def test_the_shares_say_why(group_size, formulation, read, multiplied, words):
+    assert words in explain(group_size, formulation, read, multiplied)
 
 
 def test_no_line_before_the_first_round_is_complete():

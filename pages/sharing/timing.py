@@ -17,6 +17,7 @@ from kvcore.attention import (
     Sharing,
     Variant,
     check_room,
+    explain,
     measure,
     thread_choices,
     timings,
@@ -255,6 +256,15 @@ def takeaway(shown: pd.DataFrame) -> str:
     )
 
 
+def _why(row: dict[str, object]) -> str:
+    return explain(
+        row["query_heads"] // row["kv_heads"],
+        row["formulation"],
+        row["share_of_bandwidth"],
+        row["share_of_arithmetic"],
+    )
+
+
 def _ratio(ratio: float) -> str:
     return units.times(ratio) if ratio >= 1 else f"{ratio:.2f}×"
 
@@ -268,7 +278,7 @@ def _table(frame: pd.DataFrame) -> pd.DataFrame:
             "Written as": written,
             "Median ms": frame["median_ms"].round(2),
             "Faster than MHA": frame["speed_up"].map(_ratio),
-            "Why": frame["why"],
+            "Why": [_why(row) for row in frame.to_dict("records")],
             "Ideal": frame["ideal"].map(units.times),
             "Must read": frame["bytes_read"].map(units.mib),
             "Goes through": frame["bytes_gone_through"].map(units.mib),

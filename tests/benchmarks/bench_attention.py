@@ -19,7 +19,7 @@ from kvcore.attention import (
 from tests.benchmarks.figure import Figure
 
 AT_LEAST = {1024: 1.3, 2048: 1.3, 4096: 1.3, 8192: 2.0}
-ROUNDS = 15
+ROUNDS = 21
 
 
 def figures() -> Iterator[Figure]:
