@@ -30,4 +30,13 @@ page = st.navigation(
         for section, pages in SECTIONS.items()
     }
 )
+
+# Imported only now, and light: the menu is drawn before it.
+from kvcore.settings import SettingsError, settings  # noqa: E402
+
+try:
+    settings()
+except SettingsError as error:
+    st.error(str(error))
+    st.stop()
 page.run()

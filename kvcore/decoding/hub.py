@@ -18,10 +18,12 @@ from pathlib import Path
 from queue import Empty, Queue
 
 from kvcore.decoding.errors import LoadError
+from kvcore.settings import settings
 
 OFFICIAL_ENDPOINT = "https://huggingface.co"
 ANSWER_WITHIN = 1.5
 TIME_LIMIT = 900.0
+TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -79,6 +81,23 @@ def cached_checkpoint(repo: str) -> Path | None:
     return None
 
 
+def lacks_tokenizer(repo: str) -> bool:
+    """Whether a cached checkpoint has no tokenizer though the repository may have one.
+
+    So it is when a download broke off before it, or when somebody fetched the weights alone. Where
+    the hub has said that there is none, the cache remembers it.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    for choice in TOKENIZER_FILES:
+        found = [try_to_load_from_cache(repo, name, cache_dir=cache_folder()) for name in choice]
+        if all(isinstance(path, str) for path in found):
+            return False
+        if None in found:
+            return True
+    return False
+
+
 def verify(folder: Path) -> None:
     """Compare each file with the hash the hub published for it; HubError on the first mismatch.
 
@@ -124,6 +143,8 @@ def download(
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         raise HubError("HF_HUB_OFFLINE is set", "network")
+    if not settings().hub:
+        raise HubError("WORKBENCH_HUB is off", "network")
     deadline = time.monotonic() + time_limit
     _require_answer(repos[0], min(answer_within, time_limit))
     try:

@@ -15,8 +15,10 @@ import sys
 from pathlib import Path
 
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ["HF_HUB_DISABLE_XET"] = "1"  # it would fetch by a way of its own, past `stay_on_hub`
 
-from huggingface_hub import hf_hub_download  # noqa: E402
+import httpx2  # noqa: E402
+from huggingface_hub import constants, hf_hub_download, set_client_factory  # noqa: E402
 from huggingface_hub.errors import (  # noqa: E402
     EntryNotFoundError,
     LocalEntryNotFoundError,
@@ -27,12 +29,33 @@ from tqdm.auto import tqdm  # noqa: E402
 TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 OPTIONAL_FILES = ("tokenizer_config.json", "chat_template.jinja")
 
-
+# Where the official hub keeps large files; it redirects there.
+HUB_DOMAINS = (".huggingface.co", ".hf.co")
 STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 def say(**message: object) -> None:
     print(json.dumps(message), flush=True)
+
+
+class ElsewhereError(Exception):
+    """The hub sent a request to a host that is not its own."""
+
+
+def stay_on_hub(request: httpx2.Request) -> None:
+    """Called before each request, redirected ones included."""
+    hub = httpx2.URL(constants.ENDPOINT)
+    url = request.url
+    if (url.scheme, url.host, url.port) == (hub.scheme, hub.host, hub.port):
+        return
+    if url.scheme == "https" and url.host.endswith(HUB_DOMAINS) and url.port is None:
+        return
+    raise ElsewhereError(url.host)
+
+
+def client() -> httpx2.Client:
+    hooks = {"request": [stay_on_hub]}
+    return httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=None)
 
 
 class Progress(tqdm):
@@ -93,8 +116,11 @@ class Downloads:
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, so partial files are removed
     repo, cache, *options = sys.argv[1:]
+    set_client_factory(client)
     try:
         say(folder=str(Downloads(repo, cache, "--force" in options).model()))
+    except ElsewhereError as error:
+        say(error=f"it sent the download to another host ({error})", kind="network")
     except RepositoryNotFoundError:
         say(error=f"there is no {repo} there", kind="missing")
     except EntryNotFoundError as error:

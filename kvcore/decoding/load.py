@@ -76,6 +76,7 @@ class _Attempts:
     seed: int
     failures: list[str] = field(default_factory=list)
     cache_is_damaged: bool = False
+    without_tokenizer: Path | None = None
 
     def first_that_works(self) -> "Model":
         require_room(self.known.title, self.known.config)
@@ -95,6 +96,10 @@ class _Attempts:
                 continue
             try:
                 hub.verify(folder)
+                if "hub" in self.sources and hub.lacks_tokenizer(repo):
+                    self.without_tokenizer = folder
+                    self.failures.append("the cached copy has no tokenizer")
+                    return None
                 return self._named(folder, "cache")
             except NoRoomError:
                 raise
@@ -122,6 +127,9 @@ class _Attempts:
             self.failures.append(f"the hub ({hub.endpoint()}) failed: {_clause(error)}")
         except LoadError as error:
             self.failures.append(f"what the hub sent cannot be used ({_clause(error)})")
+        if self.without_tokenizer is not None:
+            notice = self._notice("the weights of the cache are used")
+            return _from_folder(self.without_tokenizer, self.known.name, "cache", notice)
         return None
 
     def _wheel(self) -> "Model | None":
