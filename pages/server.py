@@ -122,6 +122,8 @@ def show_example(kind: str) -> None:
 
 def example_reserved(run: EngineRun) -> None:
     reserve.show_reserved(run.facts, None, run.log, run.architecture, None)
+    if not run.log:
+        return
     st.caption("The lines of its log that hold figures")
     st.code(run.log, language=None, wrap_lines=True)
 

@@ -41,11 +41,9 @@ from kvcore.serving.recorded import (
 from scripts.engine_server import VLLM_PYTHON, Engine, transformers_serve, vllm_serve
 
 EXPERIMENTS: dict[str, Experiment] = {
-    FIRST_TOKEN: FirstToken(lengths=(200, 400, 800, 1_200), repeats=3),
-    EARLY_CHANGE: EarlyChange(length=800, repeats=3),
-    TOKEN_TIME: TokenTime(
-        contexts=(100, 400, 1_000), levels=(1, 2, 4, 8), output_tokens=24, repeats=2
-    ),
+    FIRST_TOKEN: FirstToken(lengths=(150, 300, 600), repeats=3),
+    EARLY_CHANGE: EarlyChange(length=600, repeats=2),
+    TOKEN_TIME: TokenTime(contexts=(100, 300, 600), levels=(1, 2, 4), output_tokens=16, repeats=2),
 }
 PATIENCE = Timeouts(silence=600, answer=900)
 

@@ -50,7 +50,8 @@ def first_token(frame: pd.DataFrame) -> alt.Chart:
 
 def early_change(frame: pd.DataFrame) -> alt.Chart:
     """Seconds to the first token at each step. Columns: step, seconds, low, high, label."""
-    base = alt.Chart(frame).encode(y=alt.Y("step:N", title=None, sort=list(STEPS)))
+    axis = alt.Axis(labelLimit=220)
+    base = alt.Chart(frame).encode(y=alt.Y("step:N", title=None, sort=list(STEPS), axis=axis))
     bars = base.mark_bar(height={"band": 0.6}).encode(
         x=alt.X("seconds:Q", title="Time to first token (s)"),
         color=colour("step", STEPS, legend=False),
@@ -61,11 +62,12 @@ def early_change(frame: pd.DataFrame) -> alt.Chart:
             alt.Tooltip("high:Q", title="Most (s)", format=".3f"),
         ],
     )
-    ranges = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
+    ranges = painted(base.mark_rule(strokeWidth=3), Role.WASTED).encode(x="low:Q", x2="high:Q")
     labels = base.mark_text(align="left", baseline="middle", dy=-22, dx=2).encode(
         x=alt.value(0), text="label:N"
     )
-    return (bars + ranges + labels).properties(height=280)
+    layers = (bars + ranges + labels).resolve_scale(color="independent")
+    return layers.properties(height=280)
 
 
 def context_time(frame: pd.DataFrame) -> alt.Chart:

@@ -64,22 +64,22 @@ def _first_token(samples: Sequence[Sample]) -> None:
     ratio, cold, pays, slope = st.columns(4)
     longest = max(found.cold, default=None)
     ratio.metric(
-        "Faster with a warm prefix",
+        "Faster when warm",
         units.times(found.longest_ratio) if found.longest_ratio else "–",
         help="Median time to first token, cold over warm, at the longest prompt.",
     )
     cold.metric(
-        "Cold, longest prompt",
+        "Cold, longest",
         units.seconds(found.cold[longest].middle) if longest else "–",
         help="Median time to first token with a prefix the server has never seen.",
     )
     pays.metric(
-        "Caching pays from",
+        "Pays from",
         f"{found.pays_from:,} tokens" if found.pays_from else "nowhere here",
         help="From this length on, every warm answer began sooner than every cold one.",
     )
     slope.metric(
-        "1,000 more tokens, cold",
+        "1,000 tokens, cold",
         units.seconds(found.cold_line.slope * 1000) if found.cold_line else "–",
         help="Slope of the cold line (Theil and Sen): how fast the server prefills.",
     )
@@ -96,21 +96,21 @@ def _first_token(samples: Sequence[Sample]) -> None:
 def _early_change(samples: Sequence[Sample]) -> None:
     found = early_change_findings(samples)
     again, changed, cost, lost = st.columns(4)
-    again.metric("Same prefix again", _seconds(found.seconds, AGAIN), help="Median first token.")
+    again.metric("Prefix repeated", _seconds(found.seconds, AGAIN), help="Median first token.")
     changed.metric(
-        "One early character changed",
+        "Character changed",
         _seconds(found.seconds, CHANGED),
         help="Median first token with one character of the third word changed.",
     )
     cost.metric(
-        "That character costs",
+        "That costs",
         units.times(found.costs_times) if found.costs_times else "–",
         help="Time to first token after the change over time before it.",
     )
     lost.metric(
-        "Tokens no longer reused",
+        "Tokens lost",
         UNKNOWN if found.lost_tokens is None else units.count(found.lost_tokens),
-        help="As the server counts, in its answers or its metrics.",
+        help="No longer reused after the change, as the server counts in its answers or metrics.",
     )
     takeaway = "Time to first token for a prefix, the same again, and with one character changed."
     if found.costs_times:
@@ -126,26 +126,27 @@ def _token_time(samples: Sequence[Sample]) -> None:
     alone, context, bend, full = st.columns(4)
     shortest = min(found.by_context, default=None)
     alone.metric(
-        "One request alone",
+        "Alone, per token",
         units.ms(found.by_context[shortest].middle) if shortest else "–",
-        help="Median time per output token at the shortest context.",
+        help="Median time per output token of a single request, at the shortest context.",
     )
     context.metric(
-        "1,000 tokens of context add",
+        "1,000 of context",
         units.ms(found.context_line.slope * 1000) if found.context_line else "–",
-        help="Slope over all contexts (Theil and Sen), for each output token.",
+        help="What 1,000 more tokens of context add to each output token (Theil and Sen's slope).",
     )
     bend.metric(
-        "More at once stops paying at",
+        "Bends at",
         f"{found.bends_at:,}" if found.bends_at else ("not yet" if found.loads else "–"),
-        help="From here on, twice the requests bring less than 1.25 times the tokens a second.",
+        help="So many requests at once; twice as many bring less than 1.25 times the tokens a "
+        "second.",
     )
     usage = [load.kv_usage for load in found.loads if load.kv_usage is not None]
     lost = [load.preemptions for load in found.loads if load.preemptions is not None]
     full.metric(
-        "KV cache in use, at most",
+        "KV cache in use",
         units.percent(max(usage)) if usage else UNKNOWN,
-        help="From the server's /metrics, looked at twice a second.",
+        help="At most, as /metrics said when looked at twice a second.",
     )
     if lost:
         st.caption(f"Preemptions meanwhile: {sum(lost):,.0f}.")
@@ -176,7 +177,8 @@ def _seconds(found: Mapping[str, object], step: str) -> str:
 
 def _readable(samples: Sequence[Sample]) -> object:
     frame = frames.table(samples)
-    return frame.drop(columns=[name for name in frame if frame[name].isna().all()])
+    frame = frame.drop(columns=[name for name in frame if frame[name].isna().all()])
+    return frame.rename(columns=lambda name: name.replace("_", " "))
 
 
 def _first_token_arithmetic(samples: Sequence[Sample]) -> list[str]:

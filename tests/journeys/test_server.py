@@ -113,7 +113,7 @@ def test_an_experiment_in_chromium(engine, app_url, page: Page):
     expect(page.get_by_text(re.compile("Recorded on"))).to_have_count(0)
     settled(page)
     assert "key" not in page.url
-    metric = page.get_by_test_id("stMetric").filter(has_text="Cold, longest prompt")
+    metric = page.get_by_test_id("stMetric").filter(has_text="Cold, longest")
     expect(metric).to_contain_text(re.compile(r"\d"))
 
 

@@ -173,7 +173,7 @@ def test_a_pasted_log_is_reconciled_without_a_server(open_page):
 
 def test_presets_change_the_plan(open_page):
     app = open_page("server")
-    app.pills(key="server_preset").set_value("Long prompts").run()
+    app.pills(key="server_preset").set_value("Long").run()
     # One to warm up, and three repeats of 1,000, 4,000 and 16,000 tokens, cold and warm.
     assert any("**19 requests, about 126,100 tokens" in m.value for m in app.markdown)
 
@@ -243,7 +243,7 @@ def test_the_key_is_nowhere_but_in_its_field(open_page, allowed):
         app.run()
         assert not app.error
         assert set(server.behaviour.keys_seen) == {f"Bearer {SECRET}"}
-        assert "Faster with a warm prefix" in everything(app)
+        assert "Faster when warm" in everything(app)
         assert SECRET not in everything(app)
         assert SECRET not in str(dict(app.query_params))
         server.behaviour.key = "another"
