@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pandas as pd
 
@@ -17,6 +18,7 @@ from kvcore.units import GIB, gb, gib
 POINTS = 40
 """Lengths along the axis of a chart, besides those where a line bends."""
 
+USERS_POINTS = 24
 POINTS_ON_A_STRAIGHT_LINE = 12
 """As many where lines are straight between their bends: memory on plain axes."""
 
@@ -124,16 +126,27 @@ def users_frame(
 
     Columns: tokens, users, series, here.
     """
-    rows = []
-    first = min(SHORTEST, here)
-    for tokens in sample_points((deployment.architecture,), longest, here, log):
-        if tokens < first:
-            continue
-        rows.append((tokens, users_at(deployment, tokens).total, OWN_CACHE, tokens == here))
-        if shared_prefix and tokens > shared_prefix:
-            shared = users_with_prefix(deployment, tokens, shared_prefix).total
-            rows.append((tokens, shared, SHARED_PREFIX, tokens == here))
-    return pd.DataFrame(rows, columns=["tokens", "users", "series", "here"])
+    points = sample_points((deployment.architecture,), longest, longest, log, USERS_POINTS)
+    curve = _user_counts(deployment, tuple(points), shared_prefix)
+    rows = [row for row in curve if row[0] >= min(SHORTEST, here) and row[0] != here]
+    rows += _user_counts(deployment, (here,), shared_prefix)
+    frame = pd.DataFrame(sorted(rows), columns=["tokens", "users", "series"])
+    frame["here"] = frame.tokens == here
+    return frame
+
+
+@lru_cache(maxsize=256)
+def _user_counts(
+    deployment: Deployment, points: tuple[int, ...], shared_prefix: int
+) -> list[tuple[int, int, str]]:
+    """(tokens, users, series) at each length, and once more where a prefix is shared."""
+    own = [(tokens, users_at(deployment, tokens).total, OWN_CACHE) for tokens in points]
+    shared = [
+        (tokens, users_with_prefix(deployment, tokens, shared_prefix).total, SHARED_PREFIX)
+        for tokens in points
+        if shared_prefix and tokens > shared_prefix
+    ]
+    return own + shared
 
 
 def shares_frame(deployment: Deployment, users: int, tokens: int) -> pd.DataFrame:

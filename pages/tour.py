@@ -226,7 +226,11 @@ def the_drawer_grows() -> None:
         "Computed from each model's config. OPT-13B's 800 KiB a token, and 1.6 GB for a request "
         "of 2,048, are the figures of Kwon et al. 2023 (section 3)."
     )
-    lab("calculator", "Size your own model", {"calculator_model": name})
+    lab(
+        "calculator",
+        "Size your own model",
+        {"calculator_source": "A named model", "calculator_model": name},
+    )
 
 
 @st.fragment

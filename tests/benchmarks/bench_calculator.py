@@ -14,7 +14,7 @@ from statistics import median, quantiles
 from unittest.mock import patch
 
 from streamlit.runtime.scriptrunner.script_cache import ScriptCache
-from streamlit.testing.v1 import AppTest, local_script_runner
+from streamlit.testing.v1 import AppTest, app_test, local_script_runner
 
 from kvcore.architecture import Architecture
 from kvcore.catalog import MODELS
@@ -78,7 +78,8 @@ def widgets() -> None:
 
 def figures() -> Iterator[Figure]:
     compiled = ScriptCache()
-    with patch.object(local_script_runner, "ScriptCache", lambda: compiled):
+    keep = {"ScriptCache": lambda: compiled}
+    with patch.multiple(local_script_runner, **keep), patch.multiple(app_test, **keep):
         yield from _reruns()
     yield from _library()
 
