@@ -115,14 +115,12 @@ def throughput(frame: pd.DataFrame) -> alt.Chart:
 
 
 def _concurrent() -> alt.X:
-    return alt.X(
-        "concurrent:Q", title="Requests at once", axis=alt.Axis(tickMinStep=1), scale=alt.Scale()
-    )
+    return alt.X("concurrent:O", title="Requests at once", axis=alt.Axis(labelAngle=0))
 
 
 def _load_tooltip() -> list[alt.Tooltip]:
     return [
-        alt.Tooltip("concurrent:Q", title="Requests at once"),
+        alt.Tooltip("concurrent:O", title="Requests at once"),
         alt.Tooltip("ms:Q", title="ms a token", format=",.1f"),
         alt.Tooltip("tokens_per_second:Q", title="Tokens a second", format=",.1f"),
         alt.Tooltip("usage:N", title="KV cache in use, at most"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from kvcore import units
 from kvcore.architecture import Architecture
 from kvcore.calculator import reconciliation_frame
 from kvcore.config_json import ConfigError
@@ -65,6 +66,12 @@ def show_reserved(
         st.info(
             "This server does not say what it reserved: it may grow its cache with each request, "
             "or keep that to itself. Paste its start-up log, if it prints one."
+        )
+        st.metric(
+            f"One token of {name} keeps",
+            units.gib(architecture(name).growth_bytes()),
+            help="Keys and values of all layers in the model's usual 16 bits, as the memory "
+            "calculator computes it.",
         )
     else:
         _compare(log, architecture(name), name, memory)

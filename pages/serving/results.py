@@ -161,8 +161,27 @@ def _token_time(samples: Sequence[Sample]) -> None:
     _draw_if_any(
         charts.load_time, loads, "Time for each output token against requests at once.", right
     )
-    _draw_if_any(
-        charts.throughput, loads, "Tokens a second of all requests together, against load.", st
+    if not len(loads):
+        return
+    draw(
+        charts.throughput,
+        loads,
+        alt="Tokens a second of all requests together, against requests at once.",
+        slot=left,
+    )
+    right.caption("The server's cache meanwhile")
+    right.dataframe(
+        [
+            {
+                "at once": row.concurrent,
+                "ms a token": f"{row.ms:,.1f}",
+                "tokens a second": f"{row.tokens_per_second:,.1f}",
+                "KV cache in use": row.usage,
+                "preemptions": row.preemptions,
+            }
+            for row in loads.itertuples()
+        ],
+        hide_index=True,
     )
 
 
