@@ -9,10 +9,14 @@ import pandas as pd
 
 from kvcore.paging.buddy import buddy_roots, buddy_size
 from kvcore.paging.contiguous import ContiguousPool
-from kvcore.paging.outcome import LABELS
+from kvcore.paging.outcome import LABELS, Outcome
 from kvcore.paging.paged import PagedPool
 from kvcore.paging.paper import (
+    ALPACA_BATCHES,
+    ALPACA_BEAM_SAVING,
     FIGURE_2,
+    SHAREGPT_BEAM_SAVING,
+    SHAREGPT_PARALLEL_SAVING,
     TABLE_1,
     closed_form_max,
     implied_tokens_per_request,
@@ -42,6 +46,32 @@ def paper_notes() -> list[str]:
         "each), so the empty slots of blocks were probably halved between them. Counted strictly "
         "nearly all of them will be filled.",
     ]
+
+
+def alpaca_note(outcomes: Sequence[Outcome]) -> str:
+    """The paper's batches for Alpaca beside these."""
+    pairs = ", ".join(
+        f"{outcome.system} {ALPACA_BATCHES[outcome.policy]} ({outcome.batch_size:.2f} here)"
+        for outcome in outcomes
+        if outcome.policy in ALPACA_BATCHES
+    )
+    return (
+        f"Requests at once in the paper, Alpaca at 30 requests/s (Figure 13b): {pairs}. Its "
+        "lengths are known here by their means only, and here the queue never empties."
+    )
+
+
+def sharing_note() -> str:
+    """What the paper prints on sharing, and how far it can be compared."""
+    low, high = SHAREGPT_PARALLEL_SAVING
+    beams = ", ".join(f"{saving} % with {width}" for width, saving in ALPACA_BEAM_SAVING.items())
+    return (
+        f"The paper prints {low} to {high} % for ShareGPT with 2 to 6 samples. Alpaca is drawn "
+        "from its printed means only, so its curve need not meet the points. Beam search is "
+        f"quoted, not simulated: the paper has {beams} beams (Alpaca) and "
+        f"{SHAREGPT_BEAM_SAVING[0]} to {SHAREGPT_BEAM_SAVING[1]} % (ShareGPT); what it saves "
+        "depends on which beams survive."
+    )
 
 
 @cache

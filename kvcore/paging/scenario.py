@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kvcore.paging.experiments import saturated_rate
 from kvcore.paging.outcome import Outcome, outcome_of
 from kvcore.paging.paper import ALPACA_MEAN_OUTPUT, ALPACA_MEAN_PROMPT
-from kvcore.paging.policies import LARGEST_PAGE_BYTES, OPT_13B_TENSOR_BYTES
+from kvcore.paging.policies import LARGEST_PAGE_BYTES, OPT_13B_TENSOR_BYTES, POLICIES
 from kvcore.paging.requests import (
     PAPER_MAX_MODEL_LEN,
     Request,
@@ -57,6 +57,11 @@ class Scenario:
         return self.source == SHAREGPT and self.num_slots == PAPER_NUM_SLOTS
 
     @property
+    def is_figure_13(self) -> bool:
+        """Whether the paper's batches of Figure 13b were counted in the same pool."""
+        return self.source == ALPACA and self.num_slots == PAPER_NUM_SLOTS
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What `simulate` needs besides the requests and the policy."""
         return {
@@ -85,6 +90,10 @@ class Scenario:
     def run(self, policy: str, requests: Sequence[Request]) -> Outcome:
         """One policy on these requests."""
         return outcome_of(simulate(requests, policy, **self.settings))
+
+    def run_all(self, requests: Sequence[Request]) -> Iterator[Outcome]:
+        """Every policy on these requests, one after the other."""
+        return (self.run(policy, requests) for policy in POLICIES)
 
     def record(self, policy: str, requests: Sequence[Request]) -> SimulationResult:
         """The same, keeping who owned which slots at every step."""

@@ -104,6 +104,11 @@ def pool_state(result: SimulationResult, step: int) -> PoolState:
     return PoolState(step, result.num_slots, pieces, state.free_chunks, running, len(waiting), head)
 
 
+def largest_for_one(result: SimulationResult, state: PoolState) -> float:
+    """Slots one request could be given: one chunk of a contiguous pool, or all free blocks."""
+    return state.usable if isinstance(result.pool, PagedPool) else state.largest_free
+
+
 def _pieces(result: SimulationResult, stays: list[Stay], step: int) -> Iterator[Piece]:
     if isinstance(result.pool, PagedPool):
         return _blocks(result.pool, stays, step)
