@@ -346,7 +346,10 @@ def _entries(word: str) -> list[Entry]:
             raise ValueError
         host, port = split.hostname or "", split.port
     except ValueError:
-        raise AddressError(f"“{word}” in {SETTING} cannot be read.") from None
+        raise AddressError(
+            f"“{word}” in {SETTING} cannot be read: write a name or an address, with a port if "
+            "need be, and no path."
+        ) from None
     if split.scheme in ("http", "https"):
         port = port or _usual(split.scheme)
     if host == "localhost":

@@ -66,6 +66,7 @@ def connection(allowed: Policy) -> Found | None:
         max_chars=500,
         key="server_key",
         autocomplete="off",
+        persist_state="session",
         disabled=allowed.is_off,
         help="Sent to this server alone, kept for this session alone, shown nowhere. Leave it "
         "empty where the server wants none.",
