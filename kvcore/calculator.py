@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pandas as pd
+import pyarrow as pa
 
-from kvcore.architecture import Architecture, FieldSource, LayerGroup, LayerKind
-from kvcore.capacity import Deployment, Users, memory_shares, users_at, users_with_prefix
+from kvcore.architecture import Architecture, ByteRange, FieldSource, LayerGroup, LayerKind
+from kvcore.capacity import (
+    Deployment,
+    MemoryShare,
+    Users,
+    memory_shares,
+    users_at,
+    users_with_prefix,
+)
 from kvcore.engines.conformance import Result
 from kvcore.engines.reconcile import Row
 from kvcore.formats import KVFormat, Scaling
@@ -24,6 +32,32 @@ POINTS_ON_A_STRAIGHT_LINE = 12
 
 SHORTEST = 500
 """Where the chart of users begins: below it the count grows without meaning."""
+
+MEMORY_COLUMNS = pa.schema(
+    [
+        ("model", pa.string()),
+        ("tokens", pa.int64()),
+        ("gib", pa.float64()),
+        ("low", pa.float64()),
+        ("here", pa.bool_()),
+    ]
+)
+USERS_COLUMNS = pa.schema(
+    [
+        ("tokens", pa.int64()),
+        ("users", pa.int64()),
+        ("series", pa.string()),
+        ("here", pa.bool_()),
+    ]
+)
+SHARES_COLUMNS = pa.schema(
+    [
+        ("part", pa.string()),
+        ("gib", pa.float64()),
+        ("start", pa.float64()),
+        ("label", pa.string()),
+    ]
+)
 
 KIND_NAMES = {
     LayerKind.FULL: "Full attention",
@@ -92,6 +126,32 @@ def sample_points(
     return sorted(point for point in points if point >= 1)
 
 
+def memory_table(
+    subjects: Sequence[Subject],
+    longest: int,
+    here: int,
+    kv_format: str,
+    tensor_parallel: int = 1,
+    log: bool = False,
+) -> pa.Table:
+    """Cache of one request against its length.
+
+    Columns: model, tokens, gib and low (equal unless the config leaves a range), here (whether this
+    is the length chosen).
+    """
+    count = POINTS if log else POINTS_ON_A_STRAIGHT_LINE
+    longest = max(longest, here)
+    points = tuple(sample_points([each.architecture for each in subjects], longest, 1, log, count))
+    rank = (kv_format, tensor_parallel)
+    rows = []
+    for subject in subjects:
+        line = _sizes(subject.architecture, points, *rank)
+        chosen = _sizes(subject.architecture, (here,), *rank)
+        for tokens, bounds in sorted({**line, **chosen}.items()):
+            rows.append((subject.name, tokens, bounds.high / GIB, bounds.low / GIB, tokens == here))
+    return _table(MEMORY_COLUMNS, rows)
+
+
 def memory_frame(
     subjects: Sequence[Subject],
     longest: int,
@@ -100,39 +160,48 @@ def memory_frame(
     tensor_parallel: int = 1,
     log: bool = False,
 ) -> pd.DataFrame:
-    """Cache of one request against its length.
+    """`memory_table` as a frame, to be looked through and exported."""
+    return memory_table(subjects, longest, here, kv_format, tensor_parallel, log).to_pandas()
 
-    Columns: model, tokens, gib and low (equal unless the config leaves a range), here (whether this
-    is the length chosen).
-    """
-    count = POINTS if log else POINTS_ON_A_STRAIGHT_LINE
-    models = [each.architecture for each in subjects]
-    points = sample_points(models, longest, here, log, count)
-    rows = []
-    for subject in subjects:
-        for tokens in points:
-            bounds = subject.architecture.cache_range(tokens, kv_format, tensor_parallel)
-            rows.append((subject.name, tokens, bounds.high / GIB, bounds.low / GIB, tokens == here))
-    return pd.DataFrame(rows, columns=["model", "tokens", "gib", "low", "here"])
+
+@lru_cache(maxsize=256)
+def _sizes(
+    architecture: Architecture, points: tuple[int, ...], kv_format: str, tensor_parallel: int
+) -> dict[int, ByteRange]:
+    """The cache of one request at each length: what stays when only the chosen length moves."""
+    return {
+        tokens: architecture.cache_range(tokens, kv_format, tensor_parallel) for tokens in points
+    }
+
+
+def _table(columns: pa.Schema, rows: Sequence[tuple]) -> pa.Table:
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return pa.table(values, schema=columns)
 
 
 OWN_CACHE, SHARED_PREFIX = "Each with a cache of its own", "With the shared prefix stored once"
 
 
-def users_frame(
+def users_table(
     deployment: Deployment, longest: int, here: int, shared_prefix: int = 0, log: bool = False
-) -> pd.DataFrame:
+) -> pa.Table:
     """Users who fit against the length each holds, from 500 tokens or the length chosen.
 
     Columns: tokens, users, series, here.
     """
+    longest = max(longest, here)
     points = sample_points((deployment.architecture,), longest, longest, log, USERS_POINTS)
     curve = _user_counts(deployment, tuple(points), shared_prefix)
     rows = [row for row in curve if row[0] >= min(SHORTEST, here) and row[0] != here]
     rows += _user_counts(deployment, (here,), shared_prefix)
-    frame = pd.DataFrame(sorted(rows), columns=["tokens", "users", "series"])
-    frame["here"] = frame.tokens == here
-    return frame
+    return _table(USERS_COLUMNS, [(*row, row[0] == here) for row in sorted(rows)])
+
+
+def users_frame(
+    deployment: Deployment, longest: int, here: int, shared_prefix: int = 0, log: bool = False
+) -> pd.DataFrame:
+    """`users_table` as a frame."""
+    return users_table(deployment, longest, here, shared_prefix, log).to_pandas()
 
 
 @lru_cache(maxsize=256)
@@ -149,14 +218,19 @@ def _user_counts(
     return own + shared
 
 
-def shares_frame(deployment: Deployment, users: int, tokens: int) -> pd.DataFrame:
-    """Where the memory of the fullest GPU goes. Columns: part, gib, start, label."""
+def shares_table(shares: Sequence[MemoryShare]) -> pa.Table:
+    """Where the memory of the fullest GPU goes, end to end. Columns: part, gib, start, label."""
     rows, start = [], 0.0
-    for share in memory_shares(deployment, users, tokens):
+    for share in shares:
         size = share.num_bytes / GIB
         rows.append((share.part, size, start, gib(share.num_bytes)))
         start += size
-    return pd.DataFrame(rows, columns=["part", "gib", "start", "label"])
+    return _table(SHARES_COLUMNS, rows)
+
+
+def shares_frame(deployment: Deployment, users: int, tokens: int) -> pd.DataFrame:
+    """`shares_table` of a deployment, as a frame."""
+    return shares_table(memory_shares(deployment, users, tokens)).to_pandas()
 
 
 def layers_frame(

@@ -8,8 +8,8 @@ import streamlit as st
 
 from kvcore import units
 from kvcore.architecture import Architecture
-from kvcore.calculator import Subject, memory_frame, shares_frame, users_frame
-from kvcore.capacity import Users, users_at
+from kvcore.calculator import Subject, memory_table, shares_table, users_table
+from kvcore.capacity import Users, memory_shares, users_at
 from kvcore.charts.calculator import memory_against_context, memory_bar, users_against_context
 from pages.calculator_parts.hardware import Hardware, Request
 from pages.common.draw import draw
@@ -112,12 +112,12 @@ def _memory(
     subjects: Sequence[Subject], request: Request, hardware: Hardware, longest: int, log: bool
 ) -> None:
     ranks = hardware.deployment.tensor_parallel
-    frame = memory_frame(subjects, longest, request.tokens, request.kv_format, ranks, log)
+    table = memory_table(subjects, longest, request.tokens, request.kv_format, ranks, log)
     first = subjects[0]
     size = units.gib(first.architecture.cache_bytes(request.tokens, request.kv_format, ranks))
     draw(
         memory_against_context,
-        frame,
+        table,
         alt=f"One request of {request.tokens:,} tokens takes {size} with {first.name}; "
         "the cache grows with the context.",
         models=tuple(each.name for each in subjects),
@@ -132,11 +132,11 @@ def _users(
     if not users_at(hardware.deployment, 1).total:
         st.info("Nobody fits: the weights and the overhead alone are more than the memory.")
         return
-    frame = users_frame(hardware.deployment, longest, request.tokens, shared_prefix, log)
+    table = users_table(hardware.deployment, longest, request.tokens, shared_prefix, log)
     count = users_at(hardware.deployment, request.tokens).total
     draw(
         users_against_context,
-        frame,
+        table,
         alt=f"{count:,} users fit with {request.tokens:,} tokens each; fewer as contexts grow.",
         log=log,
     )
@@ -144,10 +144,11 @@ def _users(
 
 def _bar(request: Request, hardware: Hardware, users: Users) -> None:
     shown = max(1, users.per_copy)
-    frame = shares_frame(hardware.deployment, shown, request.tokens)
-    biggest = frame.loc[frame["gib"].idxmax()]
+    shares = memory_shares(hardware.deployment, shown, request.tokens)
+    biggest = max(shares, key=lambda share: share.num_bytes)
     draw(
         memory_bar,
-        frame,
-        alt=f"With {shown:,} users, {biggest['part']} take the most memory: {biggest['label']}.",
+        shares_table(shares),
+        alt=f"With {shown:,} users, {biggest.part} take the most memory: "
+        f"{units.gib(biggest.num_bytes)}.",
     )

@@ -7,7 +7,7 @@ checked before the widgets that are bound to them run.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,11 +80,10 @@ class Text:
 
 def check(rules: Mapping[str, Rule]) -> None:
     """Say which parameters of the link are not used and what they should have been."""
-    _write_names(rules)
-    for key, rule in rules.items():
-        if key not in st.query_params:
-            continue
-        value = st.query_params[key]
+    given = st.query_params.to_dict()
+    asked = [(key, rule, given[key]) for key, rule in rules.items() if key in given]
+    _write_names(asked)
+    for key, rule, value in asked:
         problem = rule.problem(value)
         if problem:
             name = key.split("_", 1)[-1].replace("_", " ")
@@ -94,13 +93,9 @@ def check(rules: Mapping[str, Rule]) -> None:
             )
 
 
-def _write_names(rules: Mapping[str, Rule]) -> None:
+def _write_names(asked: Sequence[tuple[str, Rule, str]]) -> None:
     """Put the names of `Named` options into the address, where widgets look for them."""
-    names = {
-        key: rule.name(st.query_params[key])
-        for key, rule in rules.items()
-        if isinstance(rule, Named) and key in st.query_params
-    }
+    names = {key: rule.name(value) for key, rule, value in asked if isinstance(rule, Named)}
     translated = {key: name for key, name in names.items() if name is not None}
     if translated:
         st.query_params.update(translated)
