@@ -4,6 +4,7 @@ import pytest
 
 from kvcore.decoding.run import recorded
 from kvcore.jobs import MEASUREMENTS, State
+from pages.common.text import as_text
 from tests.small_models import small_model
 
 PATIENCE_S = 60
@@ -67,7 +68,7 @@ def test_an_empty_prompt_gets_its_sentence(open_page):
     app.text_area(key="live_timing_prompt").set_value("")
     app.button(key="live_timing_start").click().run()
     assert [error.value for error in app.error] == [
-        "The prompt is empty: type at least one character to go on from."
+        as_text("The prompt is empty: type at least one character to go on from.")
     ]
     assert app.metric, "the recorded run is still there"
 
