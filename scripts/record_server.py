@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kvcore import recordings
-from kvcore.engines.logs import figure_lines
+from kvcore.engines.logs import figure_lines, read_log
 from kvcore.serving import (
     Budget,
     Client,
@@ -41,8 +41,8 @@ from kvcore.serving.recorded import (
 from scripts.engine_server import VLLM_PYTHON, Engine, transformers_serve, vllm_serve
 
 EXPERIMENTS: dict[str, Experiment] = {
-    FIRST_TOKEN: FirstToken(lengths=(150, 300, 600), repeats=3),
-    EARLY_CHANGE: EarlyChange(length=600, repeats=2),
+    FIRST_TOKEN: FirstToken(lengths=(200, 500, 1_000), repeats=3),
+    EARLY_CHANGE: EarlyChange(length=800, repeats=2),
     TOKEN_TIME: TokenTime(contexts=(100, 300, 600), levels=(1, 2, 4), output_tokens=16, repeats=2),
 }
 PATIENCE = Timeouts(silence=600, answer=900)
@@ -71,7 +71,7 @@ def measure(engine: Engine, title: str, name: str) -> EngineRun:
         command=engine.command,
         samples=samples,
         facts=tuple(fact for fact in reserved.facts if "/" not in fact.value),
-        log="\n".join(figure_lines(engine.log_text().replace(str(Path.home()), "~"))),
+        log="\n".join(figure_lines(engine.log_text().replace(f"{engine.log.parent}/", ""))),
     )
 
 
@@ -79,7 +79,9 @@ def with_vllm(scratch: Path) -> list[EngineRun]:
     runs = []
     for title, caching in (("Prefix caching on", True), ("Prefix caching off", False)):
         with vllm_serve(scratch, prefix_caching=caching) as engine:
-            runs.append(measure(engine, title, f"vLLM's CPU build, {title.lower()}"))
+            version = read_log(engine.log_text()).version
+            name = f"vLLM {version} (its CPU build), {title.lower()}"
+            runs.append(measure(engine, title, name))
     return runs
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from kvcore.engines.logs import EngineLog, LlamaCppLog, Reading, SglangLog, VllmLog
@@ -71,13 +72,19 @@ def _vllm(metrics: EngineMetrics, version: Any, model: ServedModel | None) -> Re
     blocks = _whole(config.get("num_gpu_blocks"))
     if blocks is not None:
         log.blocks.append(Reading(blocks, "", 0))
+    tokens = _whole(config.get("kv_cache_size_tokens"))
+    if tokens is not None:
+        log.tokens.append(Reading(tokens, "", 0))
+    concurrency = _number(config.get("kv_cache_max_concurrency"))
+    if concurrency is not None:
+        log.concurrency.append(Reading(concurrency, "", 0))
     space = next((b for name in VLLM_CPU_SPACE if (b := _whole(config.get(name)))), None)
     if space is not None:
         log.available.append(Reading(space / GIB, "", 0))
     facts = [
         Fact(name, str(value)[:200], "/metrics, vllm:cache_config_info")
         for name, value in sorted(config.items())
-        if value not in ("None", "")
+        if value not in ("None", "") and not name.startswith("_")
     ]
     if log.version:
         facts.insert(0, Fact("version", log.version, "/version"))
@@ -149,6 +156,14 @@ def _whole(value: Any) -> int | None:
         return int(str(value))
     except ValueError:
         return None
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if isfinite(number) else None
 
 
 def _text(value: Any) -> str | None:

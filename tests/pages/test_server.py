@@ -146,7 +146,6 @@ def test_the_other_timed_experiments(open_page, allowed, server, kind):
 def test_what_the_server_reserved(open_page, allowed, server):
     server.documents["/version"] = {"version": "0.32.0"}
     app = connected(open_page, server, server_experiment=RESERVED)
-    app.number_input(key="server_memory").set_value(2.0).run()
     app.button(key="server_start").click().run()
     the_job()
     app.run()
@@ -154,7 +153,8 @@ def test_what_the_server_reserved(open_page, allowed, server):
     table = app.dataframe[0].value.set_index("figure")
     # 2 GiB in blocks of 128 tokens × 23,040 B: 728, as vLLM's CPU build printed.
     assert table.loc["Blocks", "predicted"] == 728
-    assert table.loc["Blocks", "result"] == "agrees"
+    assert (table.result == "agrees").all()
+    assert metric(app, "KV cache") == "93,184 tokens"
     assert server.behaviour.requests == [], "it spends no tokens"
 
 

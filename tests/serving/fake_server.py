@@ -135,7 +135,8 @@ class Handler(BaseHTTPRequestHandler):
             "vllm:num_preemptions_total 0\n"
             "# TYPE vllm:cache_config_info gauge\n"
             'vllm:cache_config_info{block_size="128",cache_dtype="auto",'
-            'enable_prefix_caching="True",num_gpu_blocks="728"} 1\n'
+            'enable_prefix_caching="True",num_gpu_blocks="728",kv_cache_size_tokens="93184",'
+            'kv_cache_max_concurrency="22.75",kv_cache_memory_bytes="2147483648"} 1\n'
         )
 
     def do_POST(self) -> None:

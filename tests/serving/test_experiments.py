@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from kvcore.engines.reconcile import reconcile
 from kvcore.jobs import Job, State
 from kvcore.serving import (
     Budget,
@@ -35,6 +36,7 @@ from kvcore.serving.findings import (
 )
 from kvcore.serving.frames import from_records, to_records
 from kvcore.serving.prompts import changed_early
+from kvcore.serving.recorded import SMOLLM2_NAME, architecture
 from kvcore.serving.run import skew_notice
 from tests.serving.fake_server import MODEL
 
@@ -379,6 +381,12 @@ def test_what_vllm_reserved(serve):
     assert (told.log.block_size, told.log.max_model_len) == (128, 4096)
     assert told.log.prefix_caching is True
     assert [r.value for r in told.log.blocks] == [728]
+    assert [r.value for r in told.log.available] == [2.0]
+    assert [r.value for r in told.log.tokens] == [93_184]
+    assert [r.value for r in told.log.concurrency] == [22.75]
+    result = reconcile(told.log, architecture(SMOLLM2_NAME))
+    assert result.agrees
+    assert len([row for row in result.rows if row.agrees]) == 3
     assert {f.name for f in told.facts} >= {"version", "block_size", "num_gpu_blocks"}
 
 
