@@ -40,6 +40,7 @@ def choose() -> Scenario:
         key="lab_scenario",
         bind="query-params",
         required=True,
+        help="A few steps of a pool, run when chosen, whose outcome is known beforehand.",
     )
     return by_key[chosen or SCENARIOS[0].key]
 
@@ -49,4 +50,4 @@ def free_blocks(pool: BlockPool) -> None:
     free = frames.free_list(pool.free_list, findable)
     if len(free):
         st.caption("The free list at the end, next to be taken first")
-        draw(charts.free_list, free, alt=f"Free blocks in order: {pool.free_list}")
+        draw(charts.free_list, free, alt=f"Free blocks in order: {pool.free_list}.")

@@ -30,7 +30,7 @@ def result(player: Player) -> None:
     draw(
         charts.experiment,
         frames.experiment(rows),
-        alt="; ".join(f"{row.how}: {row.prefill.hit_rate:.0%} found" for row in rows),
+        alt="; ".join(f"{row.how}: {row.prefill.hit_rate:.0%} found" for row in rows) + ".",
     )
     shown = explain.times_note(rows)
     if shown:

@@ -129,11 +129,13 @@ def blocks(trace: Trace, frame: Frame) -> None:
     if evicted:
         st.markdown(evicted)
     slots = frames.block_slots(trace, frame)
-    draw(charts.block_map, slots, alt=f"{frame.blocks_held} blocks of the request and their tokens")
+    draw(
+        charts.block_map, slots, alt=f"{frame.blocks_held} blocks of the request and their tokens."
+    )
     st.caption(
         f"The free list, {len(frame.free_list)} of {trace.about.num_blocks - 1} blocks, next to be "
         "taken first. Bold: old contents that can still be found. Ring: freed in this step."
     )
     free = frames.free_list(frame.free_list, set(frame.free_findable), set(frame.freed))
     if len(free):
-        draw(charts.free_list, free, alt=f"Next to be taken: {frame.free_list[:8]}")
+        draw(charts.free_list, free, alt=f"Next to be taken: {frame.free_list[:8]}.")

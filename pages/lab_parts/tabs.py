@@ -57,6 +57,7 @@ def colours() -> None:
         format_func=COLOURINGS.get,
         key="lab_colour",
         bind="query-params",
+        help="What may be used again, or how long the keys or values are in each layer.",
     )
 
 

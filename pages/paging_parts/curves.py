@@ -86,7 +86,7 @@ def show_curve(points: Sequence[tuple[float, Outcome]], setting: str, chosen: fl
             draw(
                 charts.curve,
                 frame,
-                alt=f"{title} against {CURVE_AXES[setting]}. {values}",
+                alt=f"{title} against {CURVE_AXES[setting]}: {values}.",
                 column=field,
                 y_title=title,
                 x_title=CURVE_AXES[setting],
