@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+from kvcore import units
 from kvcore.serving.answers import Answer
 from kvcore.serving.client import IGNORES_EOS, Client
 from kvcore.serving.errors import (
@@ -254,7 +255,8 @@ def skew_notice(samples: list[Sample]) -> str:
     if not ahead or abs(ahead[-1]) < BIGGEST_SKEW:
         return ""
     way = "ahead of" if ahead[-1] > 0 else "behind"
+    gap = units.seconds(abs(ahead[-1]))
     return (
-        f"The server's clock is {abs(ahead[-1]):,.0f} s {way} this one. All times here are taken "
-        "on this machine alone, so none is affected; mind it when you read the server's log."
+        f"The server's clock is {gap} {way} this one. All times here are taken on this machine "
+        "alone, so none is affected; mind it when you read the server's log."
     )
