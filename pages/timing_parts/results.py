@@ -42,40 +42,28 @@ def answer(run: Run) -> None:
     faster.metric(
         "Faster with the cache",
         units.times(ratios[-1]) if ratios else "–",
-        f"after {len(ratios):,} tokens",
-        delta_color="off",
-        delta_arrow="off",
-        border=True,
         help="Time without the cache divided by time with it, for the same reply.",
     )
+    faster.caption(f"after {len(ratios):,} tokens")
     with_cache.metric(
         "With the cache",
         units.seconds(comparison.cached.total_seconds),
-        f"{comparison.cached.tokens_processed:,} tokens run",
-        delta_color="off",
-        delta_arrow="off",
-        border=True,
         help="Time for the reply so far, and tokens that went through the model.",
     )
+    with_cache.caption(f"{comparison.cached.tokens_processed:,} tokens run")
     without.metric(
         "Without a cache",
         units.seconds(comparison.uncached.total_seconds),
-        f"{comparison.uncached.tokens_processed:,} tokens run{sampled}",
-        delta_color="off",
-        delta_arrow="off",
-        border=True,
         help="Every step runs the whole text again.",
     )
+    without.caption(f"{comparison.uncached.tokens_processed:,} tokens run{sampled}")
     agreement = comparison.agreement
     same.metric(
         "Same reply?",
         VERDICTS[agreement.verdict],
-        f"{agreement.compared:,} tokens compared",
-        delta_color="off",
-        delta_arrow="off",
-        border=True,
         help="Every token of both ways is compared, and all the logits behind it.",
     )
+    same.caption(f"{agreement.compared:,} tokens compared")
 
 
 def texts(run: Run, live: bool) -> None:

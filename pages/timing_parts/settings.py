@@ -53,6 +53,7 @@ def choose() -> Settings:
         key="live_timing_preset",
         on_change=apply_preset,
         help="Sets the length of the reply and how the uncached way is measured.",
+        wrap=True,
     )
     prompt = st.text_area(
         "Prompt",

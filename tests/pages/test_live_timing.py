@@ -36,7 +36,7 @@ def test_a_first_visit_shows_the_recorded_run(open_page):
     ratio = recorded().comparison.speed_up()[-1]
     assert metric(app, "Faster with the cache") == f"{ratio:,.1f}×"
     assert metric(app, "Same reply?") == "Yes"
-    assert "1,000 tokens compared" in [each.delta for each in app.metric]
+    assert "1,000 tokens compared" in [each.value for each in app.caption]
 
 
 def test_a_run_from_start_to_totals(open_page):
@@ -46,7 +46,7 @@ def test_a_run_from_start_to_totals(open_page):
     app.run()
     assert not app.exception
     assert metric(app, "Same reply?") == "Yes"
-    assert "30 tokens compared" in [each.delta for each in app.metric]
+    assert "30 tokens compared" in [each.value for each in app.caption]
     assert not any("Recorded on" in caption.value for caption in app.caption)
     assert len(MEASUREMENTS) == 0
 
