@@ -1,6 +1,8 @@
 # make run    set up and start the app
 # make test   set up and run every test
 # make bench  print speeds against their limits
+# make load   try it with many visitors, on this machine only
+# make tables put the last results of both into the README
 # make screenshots take pictures of every page
 # make test-engines  set up vLLM (4 GB) and measure it with the workbench
 # make record measure the recorded runs again on this machine
@@ -16,9 +18,10 @@ VLLM := 0.32.0
 
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: run test test-engines lint bench record screenshots clean
+.PHONY: run test test-engines lint bench load tables record screenshots clean
 
 run: $(VENV)/.run
+	@$(PY) -m kvcore.settings > /dev/null
 	$(PY) -m streamlit run app.py --server.port $(PORT) --server.fileWatcherType none
 
 test: $(VENV)/.test
@@ -43,6 +46,12 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(PY) -m tests.benchmarks
+
+load: $(VENV)/.test
+	$(PY) -m tests.load
+
+tables:
+	$(PY) -m tests.benchmarks.tables
 
 screenshots: $(VENV)/.test
 	$(PY) scripts/screenshots.py

@@ -11,13 +11,13 @@ import os
 import sys
 from pathlib import Path
 
-from tests.benchmarks.figure import Figure
+from tests.benchmarks.machine import machine
 
 HERE = Path(__file__).parent
 
 
 def main(names: list[str]) -> int:
-    figures: list[Figure] = []
+    where, figures = machine(), []
     for path in sorted(HERE.glob("bench_*.py")):
         area = path.stem.removeprefix("bench_")
         if names and area not in names:
@@ -28,7 +28,8 @@ def main(names: list[str]) -> int:
             figures.append(figure)
     out = Path("build/bench.json")
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps([figure.as_dict() for figure in figures], indent=1))
+    document = {"machine": where, "figures": [figure.as_dict() for figure in figures]}
+    out.write_text(json.dumps(document, indent=1))
     missed = [figure.name for figure in figures if not figure.holds]
     print(f"{len(figures) - len(missed)} of {len(figures)} within their limits")
     return 1 if missed else 0

@@ -1,0 +1,84 @@
+"""Runs that are left, interrupted and doubled, on a real server with real sessions.
+
+Over the websocket rather than in a browser: so a connection can break off without a goodbye.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from tests.load.client import Visitor
+from tests.load.server import serving
+
+SETTINGS = {"live_timing_model": "DistilGPT-2", "live_timing_peer": "false"}
+LONG = SETTINGS | {"live_timing_new_tokens": "800"}
+SHORT = SETTINGS | {"live_timing_new_tokens": "2"}
+AHEAD = "ahead of this one"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving() as (url, _):
+        yield url
+
+
+def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(story())
+
+
+async def start(visitor: Visitor, settings: dict[str, str]) -> None:
+    await visitor.open("live_timing", **settings)
+    await visitor.press("live_timing_start")
+
+
+def running(visitor: Visitor) -> bool:
+    return visitor.shows(" tokens, ") or visitor.shows(" tokens run")
+
+
+def stopped(visitor: Visitor) -> bool:
+    buttons = [m for _, m in visitor.widgets() if m.id.endswith("-live_timing_stop")]
+    return bool(buttons) and buttons[0].disabled
+
+
+async def the_next_visitor_measures(url: str) -> None:
+    async with Visitor(url) as visitor:
+        await start(visitor, SHORT)
+        assert await visitor.until(lambda: stopped(visitor), 60), list(visitor.texts())
+        assert not [e for e in visitor.elements.values() if e.WhichOneof("type") == "exception"]
+        assert visitor.shows("DistilGPT-2")
+
+
+def test_a_browser_that_closes_during_a_run_frees_the_place(url):
+    async def story() -> None:
+        async with Visitor(url) as leaving, Visitor(url) as second_tab:
+            await start(leaving, LONG)
+            assert await leaving.until(lambda: running(leaving), 60)
+            await start(second_tab, LONG)
+            assert await second_tab.until(lambda: second_tab.shows(AHEAD), 30)
+            await leaving.vanish()
+            assert await second_tab.until(lambda: running(second_tab), 30)
+        await the_next_visitor_measures(url)
+
+    play(story)
+
+
+def test_a_rerun_during_a_run_keeps_it(url):
+    async def story() -> None:
+        async with Visitor(url) as visitor:
+            await start(visitor, LONG)
+            assert await visitor.until(lambda: running(visitor), 60)
+            await visitor.move("live_timing_new_tokens", 5)
+            assert not stopped(visitor)
+            await visitor.open("calculator")
+            await visitor.open("live_timing")
+            assert not stopped(visitor)
+            await visitor.press("live_timing_stop")
+            assert await visitor.until(lambda: stopped(visitor), 30)
+            assert visitor.shows("Stopped after")
+        await the_next_visitor_measures(url)
+
+    play(story)
