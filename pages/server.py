@@ -17,6 +17,7 @@ from kvcore.serving import (
     Reserved,
     Runner,
     Sample,
+    ServedModel,
     ServingError,
     Timeouts,
     ask_reserved,
@@ -56,25 +57,30 @@ class Measurement:
 
 
 def start_experiment(
-    found: Found, key: Key, kind: str, experiment: Experiment, agreed: Plan, patience: float
+    found: Found,
+    model: ServedModel,
+    key: Key,
+    kind: str,
+    experiment: Experiment,
+    agreed: Plan,
+    patience: float,
 ) -> None:
-    model = st.session_state.server_model
-    owner = next(each.owner for each in found.models if each.name == model)
-
     def work(job: Job) -> Iterator[Sample]:
         job.total = agreed.requests
         with Client(found.target, key, Timeouts(silence=patience)) as client:
             runner = Runner(
-                client, model, Budget(agreed), owner=owner, stopped=lambda: job.stopping
+                client,
+                model.name,
+                Budget(agreed),
+                owner=model.owner,
+                stopped=lambda: job.stopping,
             )
             yield from runner.samples(experiment)
 
-    slot.start(work, about=Measurement(kind, found.target.origin, model, experiment))
+    slot.start(work, about=Measurement(kind, found.target.origin, model.name, experiment))
 
 
-def start_asking(found: Found, key: Key) -> None:
-    model = next(each for each in found.models if each.name == st.session_state.server_model)
-
+def start_asking(found: Found, model: ServedModel, key: Key) -> None:
     def work(job: Job) -> Iterator[Reserved]:
         with Client(found.target, key, Timeouts(silence=15.0)) as client:
             yield ask_reserved(client, model)
@@ -173,7 +179,7 @@ with side:
     found = connection(allowed)
     model = choose_model(found) if found else None
     st.markdown("**What to measure**")
-    experiment, agreed, log_text, memory = None, None, "", None
+    experiment, agreed, patience, log_text = None, None, 0.0, ""
     if kind == RESERVED:
         likely = likely_architecture(model.name) if model else None
         name, memory, log_text = reserve.controls(likely)
@@ -181,7 +187,7 @@ with side:
     else:
         experiment = settings.choose(kind)
         with st.expander("More settings"):
-            patience = settings.patience()
+            patience = float(settings.patience())
         agreed = settings.tell_plan(experiment, found, model)
     buttons = st.container(horizontal=True)
     ready = found is not None and (kind == RESERVED or agreed is not None)
@@ -191,9 +197,9 @@ with side:
         try:
             key = Key(st.session_state.get("server_key", ""))
             if kind == RESERVED:
-                start_asking(found, key)
+                start_asking(found, model, key)
             else:
-                start_experiment(found, key, kind, experiment, agreed, float(patience))
+                start_experiment(found, model, key, kind, experiment, agreed, patience)
             st.rerun()
         except ServingError as problem:
             refuse(as_text(problem, 400))
