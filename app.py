@@ -1,7 +1,5 @@
 """KV Cache Workbench: navigation, and nothing that takes time before it."""
 
-from pathlib import Path
-
 import streamlit as st
 
 st.set_page_config(
@@ -25,7 +23,6 @@ page = st.navigation(
         section: [
             st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "tour")
             for name, title in pages
-            if Path(f"pages/{name}.py").exists()
         ]
         for section, pages in SECTIONS.items()
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import streamlit as st
 
@@ -25,8 +24,6 @@ def lab(
     page: str, label: str | None = None, query: Mapping[str, str] | None = None, help: str = ""
 ) -> None:
     """A link to another page, with the settings it should open with."""
-    if not Path(f"pages/{page}.py").exists():
-        return
     st.page_link(
         f"pages/{page}.py",
         label=label or TITLES[page],
