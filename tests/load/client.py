@@ -20,7 +20,7 @@ from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 DONE = (ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_WITH_COMPILE_ERROR)
 
 
@@ -132,6 +132,8 @@ class Visitor:
         start = time.perf_counter()
         await self._send(triggers)
         await asyncio.wait_for(self._finished.wait(), PATIENCE)
+        if self._reader.done():
+            raise ConnectionError("the server closed the session")
         self.seconds.append(time.perf_counter() - start)
         return self.seconds[-1]
 
@@ -145,11 +147,15 @@ class Visitor:
         await self._socket.send(message.SerializeToString())
 
     async def _read(self) -> None:
-        async for data in self._socket:
-            self.received += len(data)
-            message = ForwardMsg()
-            message.ParseFromString(data)
-            self._take(message)
+        try:
+            async for data in self._socket:
+                self.received += len(data)
+                message = ForwardMsg()
+                message.ParseFromString(data)
+                self._take(message)
+        finally:
+            self._stop_timers()
+            self._finished.set()
 
     def _take(self, message: ForwardMsg) -> None:
         kind = message.WhichOneof("type")
