@@ -7,6 +7,7 @@ quarter of an hour on two cores with vLLM.
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
@@ -64,9 +65,11 @@ def measure(engine: Engine, title: str, name: str) -> EngineRun:
             for sample in runner.samples(experiment):
                 samples[kind].append(sample)
                 print(f"{title}: {kind}, {budget.requests} of {budget.agreed.requests}", flush=True)
+    cores = os.cpu_count() or 1
+    busy = os.getloadavg()[0] > cores + 1
     return EngineRun(
         title=title,
-        engine=name,
+        engine=f"{name}, on a machine busy with other work" if busy else name,
         architecture=SMOLLM2_NAME,
         command=engine.command,
         samples=samples,
