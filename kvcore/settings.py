@@ -29,7 +29,7 @@ class SettingsError(ValueError):
 class Settings:
     """What holds on this server.
 
-    models: offered for live runs, in this order. hub: whether anything is fetched from the Hugging
+    models: offered for live runs. hub: whether anything is fetched from the Hugging
     Face hub. max_waiting: measurements that may stand in the queue, the running one included.
     max_minutes: what one measurement may take. servers: `kvcore.serving.addresses`, unparsed.
     """

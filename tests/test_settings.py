@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from kvcore.config_json import ConfigError, fetch_config
 from kvcore.decoding import LoadError
 from kvcore.decoding import hub as decoding_hub
-from kvcore.decoding.known import KNOWN
+from kvcore.decoding.known import KNOWN, offered
 from kvcore.decoding.shelf import Shelf
 from kvcore.settings import MODELS, VARIABLES, Settings, SettingsError, read, settings
 
@@ -120,3 +120,13 @@ def test_with_the_hub_off_nothing_is_asked(setting, monkeypatch):
         decoding_hub.download(("gpt2",))
     with pytest.raises(ConfigError, match="WORKBENCH_HUB is off"):
         fetch_config("gpt2")
+
+
+def test_pages_offer_what_the_server_offers(setting):
+    assert offered(("smollm2", "gpt2")) == ("smollm2", "gpt2")
+    setting(WORKBENCH_MODELS="gpt2,smollm2")
+    assert offered() == ("gpt2", "smollm2")
+    assert offered(("smollm2", "distilgpt2")) == ("smollm2",)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    app.switch_page("pages/live_timing.py").run()
+    assert app.selectbox(key="live_timing_model").options == ["GPT-2", "SmolLM2-135M-Instruct"]

@@ -3,9 +3,11 @@
 The shapes are those of the published config.json files; they serve the random stand-in.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvcore.decoding.config import Config, GPT2Config, LlamaConfig
+from kvcore.settings import settings
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ KNOWN = {
         ),
     )
 }
+
+
+def offered(names: Sequence[str] = tuple(KNOWN)) -> tuple[str, ...]:
+    """Those of `names` that this server offers; all of them, to be refused one by one, if none."""
+    return tuple(name for name in names if name in settings().models) or tuple(names)
 
 
 def find(name: str) -> KnownModel | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from kvcore.decoding.known import KNOWN
+from kvcore.decoding.known import KNOWN, offered
 from kvcore.decoding.shelf import SHELF
 from kvcore.lab.player import Player, Wanted
 from kvcore.lab.prompts import QUESTION, SYSTEM
@@ -18,7 +18,7 @@ from pages.lab_parts.running import run, slot
 TIMES = ("not in the prompt", "at the top", "at the end")
 
 RULES = {
-    "lab_model": Choice(tuple(model.title for model in KNOWN.values())),
+    "lab_model": Choice(tuple(KNOWN[name].title for name in offered())),
     "lab_system": Text(4_000),
     "lab_question": Text(2_000),
     "lab_time": Choice(TIMES),
@@ -65,8 +65,8 @@ def choose(player: Player) -> Wanted:
 def choose_model() -> str:
     return st.selectbox(
         "Model",
-        list(KNOWN),
-        index=list(KNOWN).index("smollm2"),
+        offered(),
+        index=offered().index("smollm2") if "smollm2" in offered() else 0,
         format_func=lambda name: KNOWN[name].title,
         key="lab_model",
         bind="query-params",

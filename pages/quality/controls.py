@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kvcore.decoding.known import KNOWN
+from kvcore.decoding.known import KNOWN, offered
 from kvcore.quality import (
     FULL,
     PYTHON_TOPICS,
@@ -19,7 +19,7 @@ from pages.common import query
 
 PASTED = "Pasted text"
 TITLES = (*PYTHON_TOPICS, PASTED)
-MODELS = ("smollm2", "gpt2", "distilgpt2")
+MODELS = offered(("smollm2", "gpt2", "distilgpt2"))
 BUDGETS = (64, 128, 256, 512)
 TOKENS = (512, 768, 1000, 1536, 2000)
 RECALL_TOKENS = (400, 800)

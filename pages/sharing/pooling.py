@@ -9,7 +9,7 @@ import streamlit as st
 
 from kvcore import recordings, units
 from kvcore.charts import gqa as charts
-from kvcore.decoding.known import KNOWN
+from kvcore.decoding.known import KNOWN, offered
 from kvcore.decoding.shelf import SHELF
 from kvcore.jobs import Job, State, Work
 from kvcore.quality import (
@@ -30,7 +30,7 @@ from pages.common.text import as_text
 TITLE = next(iter(PYTHON_TOPICS))
 TOKENS = (512, 768, 1000)
 SCORED_FROM = 64
-MODELS = ("smollm2", "gpt2", "distilgpt2")
+MODELS = offered(("smollm2", "gpt2", "distilgpt2"))
 
 RULES = {
     "gqa_pool_model": query.Named({name: KNOWN[name].title for name in MODELS}),

@@ -8,6 +8,7 @@ import streamlit as st
 
 from kvcore.decoding import KNOWN
 from kvcore.decoding.compare import DEFAULT_SAMPLES
+from kvcore.decoding.known import offered
 from kvcore.decoding.run import Settings
 from pages.common.query import Choice, Named, Number, Text
 
@@ -29,7 +30,7 @@ PRESETS = {
 
 RULES = {
     "live_timing_prompt": Text(MAX_PROMPT),
-    "live_timing_model": Named({name: KNOWN[name].title for name in KNOWN}),
+    "live_timing_model": Named({name: KNOWN[name].title for name in offered()}),
     "live_timing_new_tokens": Number(1, MAX_NEW),
     "live_timing_mode": Choice((FULL, SAMPLED)),
     "live_timing_temperature": Choice(TEMPERATURES),
@@ -66,7 +67,7 @@ def choose() -> Settings:
     )
     model = st.selectbox(
         "Model",
-        tuple(KNOWN),
+        offered(),
         format_func=lambda name: KNOWN[name].title,
         key="live_timing_model",
         help="Real weights from the Hugging Face hub, or the nearest that can be had without it.",
