@@ -11,11 +11,14 @@ from typing import Any
 import pandas as pd
 
 # A cell that begins so is taken for a formula by spreadsheet programs (OWASP, "CSV Injection").
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def to_csv(frame: pd.DataFrame) -> bytes:
-    """The frame as UTF-8 CSV (RFC 4180); text cells and headings that look like formulas get a leading '."""
+    """The frame as UTF-8 CSV (RFC 4180).
+
+    Text cells and headings that look like formulas get a leading apostrophe.
+    """
     safe = frame.rename(columns=_harmless)
     for name in safe.columns:
         if not pd.api.types.is_numeric_dtype(safe[name]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 import time
 from collections.abc import Iterator
@@ -10,9 +12,11 @@ from typing import Any
 
 from kvcore.decoding import load
 from kvcore.lab.run import Lab, Settings
-from kvcore.prefix import BlockPool
+from kvcore.prefix import BlockPool, replay
 from tests.benchmarks.figure import Figure
+from tests.shared_data import FOLDER
 
+CAPACITIES = (None, 1_000, 3_000, 10_000, 30_000, 50_000, 100_000)
 SUFFIX = 20
 LIMITS = {200: 3.5, 500: 7.0, 900: 12.0}
 ROUNDS = 5
@@ -21,6 +25,22 @@ ROUNDS = 5
 def figures() -> Iterator[Figure]:
     yield from first_tokens()
     yield from bookkeeping()
+    yield from trace_replay()
+
+
+def trace_replay() -> Iterator[Figure]:
+    """Mooncake's conversation trace without limit and at six capacities, where it is at hand."""
+    path = FOLDER / "mooncake_fast25_conversation.jsonl.gz"
+    if not path.exists():
+        print(f"# prefix: {path.name} is not beside this checkout, the replay is not timed")
+        return
+    with gzip.open(path, "rt") as lines:
+        hashes = [json.loads(line)["hash_ids"] for line in lines]
+    start = time.perf_counter()
+    rates = [replay(hashes, capacity).block_hit_rate for capacity in CAPACITIES]
+    seconds = time.perf_counter() - start
+    note = f"{len(hashes):,} requests, hit rates {', '.join(f'{rate:.3f}' for rate in rates)}"
+    yield Figure("conversation trace replayed at seven capacities", seconds, 60, "s", False, note)
 
 
 def first_tokens() -> Iterator[Figure]:

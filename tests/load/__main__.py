@@ -194,6 +194,7 @@ async def run() -> list[Figure]:
     with serving() as (url, pid):
         print("# 200 sessions come and go", flush=True)
         memory = await come_and_go(url, pid)
+        print({when: f"{size / MB:.0f} MB" for when, size in memory.items()}, flush=True)
     with serving() as (url, pid):
         print("# one measurement alone", flush=True)
         alone = await measured_alone(url)

@@ -21,9 +21,12 @@ FORMULAS = (
     "@SUM(1,1)",
     "\t=1+1",
     "\r=1+1",
+    "\n=1+1",
+    "＝1+1",
+    "＠SUM(1,1)",
     '=HYPERLINK("http://127.0.0.1:9/?leak="&A1,"click")',
 )
-DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
+DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def cells(data: bytes) -> list[list[str]]:
