@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
 
 import pandas as pd
 
 from kvcore import units
 from kvcore.capacity import Deployment, Users, users_at, weight_bytes
 from kvcore.catalog import GPUS, MODELS
+from kvcore.costs.estimate import ModelEstimate, estimate
 from kvcore.costs.workload import Workload, conversation
+from kvcore.decoding import run_frames
+from kvcore.decoding.run import recorded
 
 STEPS = 24
 
@@ -20,6 +25,7 @@ KEY, VALUE, QUERY = "Key", "Value", "Query"
 FILED, USED_ONCE, GONE = "filed, kept", "asked now", "asked once, thrown away"
 
 
+@lru_cache
 def pieces_run(steps: int = STEPS) -> pd.DataFrame:
     """Pieces run through the model after each step, both ways, from an empty start.
 
@@ -79,7 +85,23 @@ DRAWERS = (
 GPU = "H100 80 GB SXM"
 
 
-def bytes_per_token(names: Sequence[str] = DRAWERS) -> pd.DataFrame:
+HOSTED = "claude-sonnet-4-5"
+
+
+@lru_cache(maxsize=4)
+def hosted(day: date) -> ModelEstimate:
+    """What caching saves with one hosted model and everyday traffic, at the prices of `day`."""
+    return estimate([HOSTED], at=day).models[0]
+
+
+@lru_cache
+def recorded_times() -> pd.DataFrame:
+    """Time for each new token of the recorded run, both ways."""
+    return run_frames.step_times(recorded())
+
+
+@lru_cache
+def bytes_per_token(names: tuple[str, ...] = DRAWERS) -> pd.DataFrame:
     """What each token adds for ever, in 16 bits. Columns: model, kib, shown."""
     growth = [MODELS[name].architecture.growth_bytes() for name in names]
     return pd.DataFrame(

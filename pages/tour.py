@@ -3,6 +3,8 @@
 import pages.common.entry  # noqa: F401
 
 # isort: split
+from datetime import date
+
 import pandas as pd
 import streamlit as st
 
@@ -10,7 +12,6 @@ from kvcore import recordings, tour, units
 from kvcore.catalog import MODELS
 from kvcore.charts import live_timing as timing_charts
 from kvcore.charts import tour as charts
-from kvcore.costs import estimate
 from kvcore.costs.workload import Workload
 from kvcore.decoding import run_frames
 from kvcore.decoding.run import RECORDING, recorded
@@ -142,7 +143,7 @@ def same_reply() -> None:
     )
     draw(
         timing_charts.step_times,
-        run_frames.step_times(run),
+        tour.recorded_times(),
         alt="With notes the time for a piece stays level; without, it grows with the text.",
         log=True,
         sampled=False,
@@ -303,8 +304,7 @@ def between_messages() -> None:
         alt="Asked again, the first token comes sooner; with the time at the top it does not.",
     )
     st.caption(str(recording.label))
-    found = estimate([HOSTED])
-    model = found.models[0]
+    model = tour.hosted(date.today())
     st.markdown(
         f"For a hosted model ({as_text(model.model)}), a prompt of which "
         f"{Workload().prefix_tokens:,} tokens are always the same, and "
@@ -353,7 +353,6 @@ def where_it_breaks() -> None:
 
 
 LENGTHS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
-HOSTED = "claude-sonnet-4-5"
 
 header(
     "It does not reread your whole chat",
