@@ -20,7 +20,7 @@ TABLES = [name for name in FILES if name.endswith(".csv")]
 LINES = [name for name in FILES if name.endswith(".jsonl")]
 
 
-def is_sound(usage) -> None:
+def check_sound(usage) -> None:
     """Line numbers and sentences for what was refused, finite sums for what was not."""
     for line, reason in usage.rejected:
         assert isinstance(line, int)
@@ -44,7 +44,7 @@ def is_sound(usage) -> None:
 def test_a_file_cut_anywhere_keeps_its_whole_rows(name, data):
     cut = data.draw(st.integers(0, len(DATA[name])))
     usage = read_usage(DATA[name][:cut], name)
-    is_sound(usage)
+    check_sound(usage)
     assert len(usage.frame) + usage.duplicates <= (len(CLEAN[name].frame) + CLEAN[name].duplicates)
 
 
@@ -83,13 +83,13 @@ def test_a_json_document_cut_in_its_last_row_keeps_the_others(name):
 def test_noise_anywhere_is_survived(name, place, noise, replaced):
     at = int(place * len(DATA[name]))
     usage = read_usage(DATA[name][:at] + noise + DATA[name][at + replaced :], name)
-    is_sound(usage)
+    check_sound(usage)
 
 
 @settings(max_examples=60)
 @given(st.one_of(st.binary(max_size=400), st.text(max_size=200).map(str.encode)))
 def test_anything_at_all_is_answered(data):
-    is_sound(read_usage(data, "upload"))
+    check_sound(read_usage(data, "upload"))
 
 
 values = st.one_of(
@@ -131,7 +131,7 @@ def test_any_value_in_any_place_of_a_json_line(name, line, leaf, value):
     index = int(line * len(lines)) % len(lines)
     lines[index] = json.dumps(_replace_all(json.loads(lines[index]), leaf, value)).encode()
     usage = read_usage(b"\n".join(lines), name)
-    is_sound(usage)
+    check_sound(usage)
     if usage.format == CLEAN[name].format:
         untouched = len(lines) - 1
         skipped = sum("passed over" in note for note in usage.notes) * len(lines)
@@ -154,7 +154,7 @@ def test_any_value_in_any_cell_of_a_table(name, row, column, value):
     fields[int(column * len(fields)) % len(fields)] = cell
     lines[index] = separator.join(fields)
     usage = read_usage("\n".join(lines).encode(), name)
-    is_sound(usage)
+    check_sound(usage)
     assert usage.format == CLEAN[name].format
     good = len(usage.frame) + usage.duplicates + len(usage.rejected)
     assert good >= len(CLEAN[name].frame) + CLEAN[name].duplicates - 1

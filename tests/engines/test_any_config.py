@@ -66,6 +66,5 @@ def test_a_mangled_config_gives_a_plan_or_a_sentence(data):
         a = Architecture.from_config(config)
     except ConfigError:
         assume(False)
-    plan_everywhere(
-        a, data.draw(st.sampled_from([1, 2, 8])), data.draw(st.sampled_from([1, 300, 65_536]))
-    )
+    ranks, length = st.sampled_from([1, 2, 8]), st.sampled_from([1, 300, 65_536])
+    assert 0 <= plan_everywhere(a, data.draw(ranks), data.draw(length)) <= 3

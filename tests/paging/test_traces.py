@@ -165,7 +165,7 @@ def test_arrivals_are_stretched_to_a_load():
 @effort(max_examples=200)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data):
-    _read_or_refuse(data)
+    check_read_or_refused(data)
 
 
 @effort(max_examples=200)
@@ -184,17 +184,17 @@ def test_any_bytes_are_read_or_refused(data):
     )
 )
 def test_any_json_lines_are_read_or_refused(entries):
-    _read_or_refuse("\n".join(json.dumps(entry) for entry in entries).encode())
+    check_read_or_refused("\n".join(json.dumps(entry) for entry in entries).encode())
 
 
 @effort(max_examples=200)
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=4))
 def test_any_rows_under_azures_header_are_read_or_refused(rows):
     lines = ["TIMESTAMP,ContextTokens,GeneratedTokens", *(",".join(row) for row in rows)]
-    _read_or_refuse("\n".join(lines).encode("utf-8", "surrogatepass"))
+    check_read_or_refused("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
-def _read_or_refuse(data: bytes) -> None:
+def check_read_or_refused(data: bytes) -> None:
     try:
         trace = read_trace(data)
     except TraceError as refusal:
