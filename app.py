@@ -30,10 +30,12 @@ page = st.navigation(
 
 # Imported only now, and light: the menu is drawn before it.
 from kvcore.settings import SettingsError, settings  # noqa: E402
+from pages.common.first import alone_at_first  # noqa: E402
 
 try:
     settings()
 except SettingsError as error:
     st.error(str(error))
     st.stop()
-page.run()
+with alone_at_first(page.url_path):
+    page.run()

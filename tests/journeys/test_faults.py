@@ -82,3 +82,24 @@ def test_a_rerun_during_a_run_keeps_it(url):
         await the_next_visitor_measures(url)
 
     play(story)
+
+
+def test_the_first_visitors_of_a_cold_server_may_all_come_at_once():
+    """Their pages import overlapping packages at the same moment."""
+    pages = ("tour", "calculator", "gqa", "prompt_caching", "cache_lab", "paging")
+
+    async def story(url: str) -> None:
+        visitors = [Visitor(url) for _ in pages]
+        for visitor in visitors:
+            await visitor.__aenter__()
+        try:
+            opened = (each.open(page) for each, page in zip(visitors, pages, strict=True))
+            await asyncio.gather(*opened)
+            for visitor in visitors:
+                kinds = {element.WhichOneof("type") for element in visitor.elements.values()}
+                assert "exception" not in kinds
+        finally:
+            await asyncio.gather(*(visitor.__aexit__() for visitor in visitors))
+
+    with serving() as (url, _):
+        asyncio.run(story(url))
