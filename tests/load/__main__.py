@@ -33,7 +33,7 @@ MOVES: dict[str, tuple[tuple[str, tuple[float, ...]], ...]] = {
         ("calculator_kv_heads", tuple(range(1, 65))),
         ("calculator_context", tuple(range(1_000, 128_000, 1_000))),
     ),
-    "gqa": (("gqa_layers", tuple(range(8, 97))), ("gqa_tokens", tuple(range(8)))),
+    "gqa": (("gqa_layers", tuple(range(8, 97))),),
     "prompt_caching": (
         ("prompt_caching_prefix_tokens", tuple(range(1_000, 20_000, 500))),
         ("prompt_caching_requests_per_hour", tuple(range(1, 400))),
