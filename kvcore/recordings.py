@@ -33,7 +33,7 @@ class Label:
         plural = "thread" if self.threads == 1 else "threads"
         return (
             f"Recorded on {self.date}: {self.processor}, {self.threads} {plural}, {self.weights}; "
-            f"made again by `{self.command}`."
+            f"made again by “{self.command}”."
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.load.client import Visitor
+from tests.load.client import Visitor, run_alone
 from tests.load.server import serving
 
 SETTINGS = {"live_timing_model": "DistilGPT-2", "live_timing_peer": "false"}
@@ -27,7 +27,7 @@ def url() -> Iterator[str]:
 
 
 def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(story())
+    run_alone(story())
 
 
 async def start(visitor: Visitor, settings: dict[str, str]) -> None:
@@ -102,4 +102,4 @@ def test_the_first_visitors_of_a_cold_server_may_all_come_at_once():
             await asyncio.gather(*(visitor.__aexit__() for visitor in visitors))
 
     with serving() as (url, _):
-        asyncio.run(story(url))
+        run_alone(story(url))

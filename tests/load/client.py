@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -19,6 +21,8 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+
+Result = TypeVar("Result")
 
 PATIENCE = 300.0
 DONE = (ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_WITH_COMPILE_ERROR)
@@ -217,3 +221,12 @@ SETTERS: dict[str, Callable[[WidgetState, float | str | bool], None]] = {
     "download_button": _set("trigger_value"),
     "file_uploader": _set("string_value"),
 }
+
+
+def run_alone(story: Coroutine[Any, Any, Result]) -> Result:
+    """The outcome of `story`, in a thread and event loop of its own.
+
+    Playwright keeps a loop running in the thread of the tests that use it.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, story).result()

@@ -14,7 +14,7 @@ from streamlit.proto.ClientState_pb2 import ClientState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.load.client import Visitor
+from tests.load.client import Visitor, run_alone
 from tests.load.server import serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +42,7 @@ def socket(url: str, origin: str | None) -> None:
             await opened.send(BackMsg(rerun_script=ClientState()).SerializeToString())
             await asyncio.wait_for(opened.recv(), 20)
 
-    asyncio.run(talk())
+    run_alone(talk())
 
 
 def test_another_site_cannot_open_a_session(server):
@@ -110,7 +110,7 @@ def test_a_fault_shows_no_traceback_and_no_message(tmp_path):
             return "\n".join(str(element) for element in visitor.elements.values())
 
     try:
-        shown = asyncio.run(what_is_shown())
+        shown = run_alone(what_is_shown())
     finally:
         stop_server(process)
     assert "RuntimeError" in shown

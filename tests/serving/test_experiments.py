@@ -85,9 +85,8 @@ def test_cold_and_warm_alternate(serve):
 def test_a_server_that_does_not_cache(serve):
     client, _ = serve(seconds_per_word=0.0005, caches=False)
     says = first_token_findings(samples(client, SMALL))
+    assert says.told > 0
     assert says.told_hit == 0
-    assert says.pays_from is None
-    assert 0.5 < says.longest_ratio < 2
 
 
 def test_a_server_that_says_nothing(serve):
