@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from playwright.sync_api import sync_playwright
 
 from pages.common.links import TITLES
-from tests.journeys.app import settled
+from tests.journeys.app import path_of, settled
 from tests.journeys.conftest import (
     DESKTOP,
     FLAGS,
@@ -43,7 +43,7 @@ def main(names: list[str]) -> None:
 
 def _take(browser: object, url: str, name: str, size: dict[str, int], scheme: str) -> Path:
     page = browser.new_page(viewport=size, color_scheme=scheme)
-    page.goto(f"{url}/{name}")
+    page.goto(url + path_of(name))
     page.get_by_test_id("stApp").wait_for(timeout=60_000)
     settled(page)
     height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")

@@ -5,6 +5,11 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 
+def path_of(name: str) -> str:
+    """The address of a page; the home page has none of its own."""
+    return "/" if name == "tour" else f"/{name}"
+
+
 def settled(page: Page) -> None:
     """Wait until the run of the page is over and nothing is being drawn."""
     expect(page.get_by_test_id("stApp")).to_have_attribute(

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from pages.common.links import TITLES
-from tests.journeys.app import visit
+from tests.journeys.app import path_of, visit
 
 AXE = Path(__file__).resolve().parents[2] / "build/node/node_modules/axe-core/axe.min.js"
 
@@ -44,7 +44,7 @@ def axe() -> str:
 @pytest.mark.parametrize("name", TITLES)
 def test_no_serious_violation(app_url, page: Page, axe, name, scheme):
     page.emulate_media(color_scheme=scheme)
-    visit(page, f"{app_url}/{name}")
+    visit(page, app_url + path_of(name))
     page.evaluate(axe)
     found = [each for each in page.evaluate(FIND) if not _is_upstream(page, each)]
     assert not found, "\n".join(f"{each['rule']}: {each['html'][:200]}" for each in found)
