@@ -85,7 +85,7 @@ DRAWERS = (
 GPU = "H100 80 GB SXM"
 
 
-HOSTED = "claude-sonnet-4-5"
+HOSTED = "claude-sonnet-5"
 
 
 @lru_cache(maxsize=4)

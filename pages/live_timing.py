@@ -14,7 +14,8 @@ from pages.timing_parts import results, running, settings
 header(
     "Live timing",
     "The same model writes the same reply twice, step by step in turn: once with its KV cache, "
-    "once without. Everything is measured on the machine that serves this page.",
+    "once without. Until you press Start you see a recorded run; after that, everything is "
+    "measured on the machine that serves this page.",
 )
 check(settings.RULES)
 slot = running.slot()
@@ -45,6 +46,9 @@ with main:
         running.tell(slot.job)
         results.whole(slot.job.about)
     if slot.job is None or not slot.job.about.pairs:
-        st.caption(str(recordings.read(RECORDING).label))
+        st.caption(
+            f"A recorded example of {recorded().settings.new_tokens:,} tokens; the settings beside "
+            f"it apply when you press Start. {recordings.read(RECORDING).label}"
+        )
         running.tell_disturbance(recorded())
         results.whole(recorded())

@@ -14,6 +14,7 @@ from kvcore.charts import live_timing as timing_charts
 from kvcore.charts import tour as charts
 from kvcore.costs.workload import Workload
 from kvcore.decoding import run_frames
+from kvcore.decoding.explain import disturbance
 from kvcore.decoding.run import RECORDING, recorded
 from pages.common.draw import draw
 from pages.common.links import lab
@@ -43,8 +44,8 @@ def one_piece_at_a_time() -> None:
     st.header("1. One piece at a time")
     st.markdown(
         "A language model does not write sentences. It looks at everything so far, picks one "
-        "more piece (a word, or part of one), and starts over. A reply of a thousand pieces is "
-        "a thousand such rounds."
+        "more piece (a word, or part of one; engineers say **token**), and starts over. A reply "
+        "of a thousand pieces is a thousand such rounds."
     )
     written = step_slider("tour_piece", "Pieces written", 9)
     st.text(recordings.read(RECORDING).data["prompt"] + "".join(first_words()[:written]))
@@ -149,6 +150,10 @@ def same_reply() -> None:
         sampled=False,
     )
     st.caption(str(recordings.read(RECORDING).label))
+    st.caption(
+        "Dotted: the least time in which this machine can read the weights. Orange dashes: the "
+        f"same step by the transformers library. {disturbance(run) or ''}"
+    )
     lab("live_timing", "Measure it here")
 
 
@@ -195,7 +200,7 @@ def the_drawer_grows() -> None:
             bind="query-params",
         )
         tokens = st.select_slider(
-            "Words and pieces in the chat",
+            "Tokens in the chat",
             LENGTHS,
             value=LENGTHS[-1],
             format_func=lambda count: f"{count:,}",
@@ -239,9 +244,11 @@ def fixes() -> None:
     st.header("7. Five ways to need less")
     st.markdown(
         f"Take {tour.FIXED_MODEL} as it might have been, with a drawer for every one of its "
-        f"{tour.QUERY_HEADS} query heads, and one request of {tour.FIXED_TOKENS:,} tokens in a "
-        "server that sets memory aside for the longest reply. Then apply what the field has "
-        "learned since."
+        f"{tour.QUERY_HEADS} query heads (parallel readers), and one request of "
+        f"{tour.FIXED_TOKENS:,} tokens: {units.gib(tour.before_fixes() * tour.USED_BEFORE)} of "
+        f"cards, in a server where cards fill only {tour.USED_BEFORE:.1%} of the memory set aside "
+        f"(Kwon et al. 2023, figure 2), so {units.gib(tour.before_fixes())} are held. Then apply "
+        "what the field has learned since."
     )
     ways = {fix.name: fix for fix in tour.fixes()}
     chosen = st.pills(
@@ -311,6 +318,10 @@ def between_messages() -> None:
         f"{Workload().requests_per_hour:.0f} requests an hour in working hours:"
     )
     st.info(as_text(model.sentence, 400))
+    st.caption(
+        "List prices of today from the genai-prices package. A lifetime in brackets is how long "
+        "the provider keeps a prompt after it was last used."
+    )
     lab("prompt_caching", "Work it out for your traffic")
 
 
@@ -318,7 +329,7 @@ def between_messages() -> None:
 def where_it_breaks() -> None:
     st.header("9. Where it breaks")
     st.markdown(
-        "- **Memory, not compute, is what runs out.** The GPU has time to spare and no room.\n"
+        "- **While a reply is written, memory runs out before compute.** See step 5.\n"
         "- **The whole chat is billed at every turn.** A provider keeps no notes for you unless "
         "its cache finds them.\n"
         "- **Change anything early and the notes are worthless.** A date at the top makes every "
@@ -358,7 +369,7 @@ header(
     "It does not reread your whole chat",
     "A model that writes keeps notes on everything it has read. Those notes are the KV cache: "
     "why replies are fast, why long chats need big GPUs, and why prompt caching is on the bill. "
-    "Nine short steps, and every number is live.",
+    "Nine short steps; every number says whether it was measured, computed or quoted.",
 )
 check(
     {

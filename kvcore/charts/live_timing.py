@@ -108,7 +108,7 @@ def phases(frame: pd.DataFrame) -> alt.Chart:
         .mark_bar()
         .encode(
             x=alt.X("ms:Q", title="Time for each token run (ms)"),
-            y=alt.Y("phase:N", title=None, sort=None),
+            y=alt.Y("phase:N", title=None, sort=None, axis=alt.Axis(labelLimit=240)),
             tooltip=[
                 alt.Tooltip("phase:N", title="Phase"),
                 alt.Tooltip("shown:N", title="Each token"),

@@ -48,8 +48,8 @@ def main() -> int:
     text = README.read_text(encoding="utf-8")
     for name, path in RESULTS.items():
         if not path.exists():
-            print(f"{path} is not there: run make {name} first", file=sys.stderr)
-            return 1
+            print(f"{path} is not there, so its table stays: run make {name}", file=sys.stderr)
+            continue
         text = replaced(text, name, table(json.loads(path.read_text()), name))
     README.write_text(text, encoding="utf-8")
     return 0
