@@ -19,7 +19,7 @@ def settled(page: Page) -> None:
 
 
 def visit(page: Page, url: str) -> None:
-    page.goto(url)
+    page.goto(url, timeout=90_000)
     expect(page.get_by_test_id("stApp")).to_be_visible(timeout=60_000)
     settled(page)
 
