@@ -30,6 +30,7 @@ page = st.navigation(
 
 # Imported only now, and light: the menu is drawn before it.
 from kvcore.settings import SettingsError, settings  # noqa: E402
+from pages.common.entry import led_by_app  # noqa: E402
 from pages.common.first import alone_at_first  # noqa: E402
 
 try:
@@ -37,5 +38,5 @@ try:
 except SettingsError as error:
     st.error(str(error))
     st.stop()
-with alone_at_first(page.url_path):
+with led_by_app(), alone_at_first(page.url_path):
     page.run()

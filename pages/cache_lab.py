@@ -1,8 +1,9 @@
 """The cache of a real model, one token at a time: memory, latency, prefix reuse, eviction."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 import streamlit as st
 
 from pages.common.page import header

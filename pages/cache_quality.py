@@ -1,8 +1,9 @@
 """What windows, sinks, heavy hitters and few bits cost a real model, measured."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 import pandas as pd
 import streamlit as st
 

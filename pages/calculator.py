@@ -1,8 +1,9 @@
 """How much memory a KV cache takes, and how many users fit beside a model's weights."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 import streamlit as st
 
 from kvcore.capacity import WEIGHT_BITS

@@ -1,8 +1,9 @@
 """Multi-head, grouped-query and multi-query attention: what sharing saves, and what it costs."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 import streamlit as st
 
 from kvcore import units

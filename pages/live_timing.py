@@ -1,8 +1,9 @@
 """A real model with and without its cache, timed live on this machine."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 import streamlit as st
 
 from kvcore import recordings

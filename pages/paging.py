@@ -1,8 +1,9 @@
 """Contiguous reservations against paging: where the memory goes, and what paging costs."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 from collections.abc import Sequence
 
 import streamlit as st

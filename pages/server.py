@@ -1,8 +1,9 @@
 """The workbench's measurements on a real serving engine, wherever it runs."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 

@@ -1,8 +1,9 @@
 """The story of the KV cache, in order, and the way into every lab."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 from datetime import date
 
 import pandas as pd

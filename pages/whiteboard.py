@@ -1,8 +1,9 @@
 """Questions to answer with a marker, the checklist, words and sources."""
 
-import pages.common.entry  # noqa: F401
+from pages.common.entry import through_app
 
-# isort: split
+through_app()
+
 import streamlit as st
 
 from kvcore import units

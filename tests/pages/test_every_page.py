@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 from functools import lru_cache
 from os.path import commonprefix
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages.common import first
 from pages.common.links import TITLES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,9 +55,26 @@ def widgets(app):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_entered_through_app_py(name):
-    lines = (ROOT / "pages" / f"{name}.py").read_text().splitlines()
-    first = next(line for line in lines if line.startswith(("import", "from")))
-    assert first.startswith("import pages.common.entry")
+    text = (ROOT / "pages" / f"{name}.py").read_text()
+    lines = [line for line in text.split('"""')[2].splitlines() if line]
+    assert lines[:2] == ["from pages.common.entry import through_app", "through_app()"]
+
+
+def test_every_visit_of_a_page_is_led_by_app_py(monkeypatch):
+    """AppTest begins each run as a server does before `st.navigation` has run."""
+    led = []
+
+    @contextmanager
+    def noted(page):
+        led.append(page)
+        yield
+
+    visit = first_visit.__wrapped__
+    visit("whiteboard")
+    monkeypatch.setattr(first, "alone_at_first", noted)
+    visit("gqa")
+    visit("paging")
+    assert [page for page in led if page] == ["gqa", "paging"]
 
 
 def test_every_page_has_its_title_in_the_menu():
