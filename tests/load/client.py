@@ -2,7 +2,7 @@
 
 Speaks what Streamlit's own front end speaks (BackMsg out, ForwardMsg in, as protobuf): it opens a
 page, moves widgets, presses buttons, reads what is drawn, and runs the timed fragments a page asks
-for. Nothing on the server is replaced.
+for. A widget inside a fragment reruns that fragment alone. Nothing on the server is replaced.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.Delta_pb2 import Delta
 from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
@@ -26,13 +27,14 @@ Result = TypeVar("Result")
 
 PATIENCE = 300.0
 DONE = (ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_WITH_COMPILE_ERROR)
+FRAGMENT_DONE = ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY
 
 
 class Visitor:
     """One session. Use as `async with Visitor(url) as visitor`.
 
-    elements: what the page shows now, by its place. seconds: how long each full rerun took, from
-    the message sent to "script finished". received: bytes of all messages.
+    elements: what the page shows now, by its place. seconds: how long each rerun took, from the
+    message sent to "script finished". received: bytes of all messages.
     """
 
     def __init__(self, url: str) -> None:
@@ -42,6 +44,8 @@ class Visitor:
         self._page, self._script = "", ""
         self._finished = asyncio.Event()
         self._began = False
+        self._fragment = ""
+        self._fragment_of: dict[str, str] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._reader: asyncio.Task[None] | None = None
         self._socket: ClientConnection | None = None
@@ -74,18 +78,20 @@ class Visitor:
         """Go to a page by its address; seconds until it is drawn."""
         self._page, self._query, self._script = page, urlencode(query), ""
         self._states.clear()
+        self._fragment_of.clear()
         self._stop_timers()
         return await self._rerun()
 
     async def move(self, key: str, value: float | str | bool) -> float:
-        """Set a slider, number, choice or text by its key; seconds until the page is drawn anew."""
+        """Set a slider, number, choice or text by its key; seconds until what it moves is drawn."""
         state = self._state(key, value)
         self._states[state.id] = state
-        return await self._rerun()
+        return await self._rerun(fragment=self._fragment_of.get(state.id, ""))
 
     async def press(self, key: str) -> float:
         """Press a button."""
-        return await self._rerun(WidgetState(id=self.widget(key).id, trigger_value=True))
+        pressed = WidgetState(id=self.widget(key).id, trigger_value=True)
+        return await self._rerun(pressed, fragment=self._fragment_of.get(pressed.id, ""))
 
     def widget(self, key: str) -> object:
         """The message of the widget with this key. Raises KeyError."""
@@ -130,23 +136,25 @@ class Visitor:
                 return state
         raise KeyError(f"the page shows no widget {key!r}")
 
-    async def _rerun(self, *triggers: WidgetState) -> float:
+    async def _rerun(self, *triggers: WidgetState, fragment: str = "") -> float:
         self._finished.clear()
-        self._began = False
+        self._began, self._fragment = False, fragment
         start = time.perf_counter()
-        await self._send(triggers)
+        await self._send(triggers, fragment)
         await asyncio.wait_for(self._finished.wait(), PATIENCE)
         if self._reader.done():
             raise ConnectionError("the server closed the session")
         self.seconds.append(time.perf_counter() - start)
         return self.seconds[-1]
 
-    async def _send(self, triggers: tuple[WidgetState, ...] = (), fragment: str = "") -> None:
+    async def _send(
+        self, triggers: tuple[WidgetState, ...] = (), fragment: str = "", timed: bool = False
+    ) -> None:
         message = BackMsg()
         rerun = message.rerun_script
         rerun.page_name = "" if self._script else self._page
         rerun.page_script_hash, rerun.query_string = self._script, self._query
-        rerun.fragment_id, rerun.is_auto_rerun = fragment, bool(fragment)
+        rerun.fragment_id, rerun.is_auto_rerun = fragment, timed
         rerun.widget_states.widgets.extend([*self._states.values(), *triggers])
         await self._socket.send(message.SerializeToString())
 
@@ -163,21 +171,37 @@ class Visitor:
 
     def _take(self, message: ForwardMsg) -> None:
         kind = message.WhichOneof("type")
-        if kind == "new_session" and not message.metadata.run.fragment_ids:
-            self._next, self._began = {}, True
-            self._stop_timers()
+        if kind == "new_session":
+            self._begin(list(message.metadata.run.fragment_ids))
         elif kind == "delta" and message.delta.WhichOneof("type") == "new_element":
-            place = tuple(message.metadata.delta_path)
-            self._next[place] = message.delta.new_element
-            self.elements[place] = message.delta.new_element
+            self._show(tuple(message.metadata.delta_path), message.delta)
         elif kind == "navigation":
             self._script = message.navigation.page_script_hash
         elif kind == "page_info_changed":
             self._query = message.page_info_changed.query_string
         elif kind == "auto_rerun":
             self._keep_running(message.auto_rerun.fragment_id, message.auto_rerun.interval)
-        elif kind == "script_finished" and message.script_finished in DONE and self._began:
+        elif kind == "script_finished" and self._began:
+            self._end(message.script_finished)
+
+    def _begin(self, fragments: list[str]) -> None:
+        """A run starts: of the whole page, or of some fragments and perhaps the one asked for."""
+        self._began = not fragments or self._fragment in fragments
+        if not fragments:
+            self._next = {}
+            self._stop_timers()
+
+    def _show(self, place: tuple[int, ...], delta: Delta) -> None:
+        element = delta.new_element
+        self._next[place] = self.elements[place] = element
+        kind = element.WhichOneof("type")
+        if delta.fragment_id and kind in SETTERS:
+            self._fragment_of[getattr(element, kind).id] = delta.fragment_id
+
+    def _end(self, status: int) -> None:
+        if status in DONE:
             self.elements = dict(self._next)
+        if status in DONE or (status == FRAGMENT_DONE and self._fragment):
             self._finished.set()
 
     def _keep_running(self, fragment: str, interval: float) -> None:
@@ -187,7 +211,7 @@ class Visitor:
     async def _timer(self, fragment: str, interval: float) -> None:
         while True:
             await asyncio.sleep(interval)
-            await self._send(fragment=fragment)
+            await self._send(fragment=fragment, timed=True)
 
     def _stop_timers(self) -> None:
         for timer in self._timers.values():
