@@ -2,6 +2,7 @@
 # make test   set up and run every test
 # make bench  print speeds against their limits
 # make load   try it with many visitors, on this machine only
+# make prove  take each protection away in a copy and see its test fail
 # make tables put the last results of both into the README
 # make screenshots take pictures of every page
 # make test-engines  set up vLLM (4 GB) and measure it with the workbench
@@ -18,7 +19,7 @@ VLLM := 0.32.0
 
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: run test test-engines lint bench load tables record screenshots clean
+.PHONY: run test test-engines lint bench load prove tables record screenshots clean
 
 run: $(VENV)/.run
 	@$(PY) -m kvcore.settings > /dev/null
@@ -49,6 +50,9 @@ bench: $(VENV)/.test
 
 load: $(VENV)/.test
 	$(PY) -m tests.load
+
+prove: $(VENV)/.test
+	$(PY) -m tests.protections
 
 tables:
 	$(PY) -m tests.benchmarks.tables

@@ -87,12 +87,19 @@ class Subject:
     """A model on the page: what it keeps, and its weights where they are known.
 
     origin: where its numbers come from, a sentence.
+    series: what the legend of a chart calls it. It stays the same while the numbers move, so that
+    the chart need not be built again; the name where nothing else is given.
     """
 
     architecture: Architecture
     parameters: int | None = None
     active_parameters: int | None = None
     origin: str = ""
+    series: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.series:
+            object.__setattr__(self, "series", self.name)
 
     @property
     def name(self) -> str:
@@ -148,7 +155,7 @@ def memory_table(
         line = _sizes(subject.architecture, points, *rank)
         chosen = _sizes(subject.architecture, (here,), *rank)
         for tokens, bounds in sorted({**line, **chosen}.items()):
-            rows.append((subject.name, tokens, bounds.high / GIB, bounds.low / GIB, tokens == here))
+            rows.append((subject.series, tokens, bounds.high / GIB, bounds.low / GIB, tokens == here))
     return _table(MEMORY_COLUMNS, rows)
 
 

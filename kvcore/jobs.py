@@ -7,6 +7,7 @@ one step of being stopped.
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 import traceback
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
+from weakref import WeakSet
 
 from kvcore.settings import settings
 
@@ -115,6 +117,7 @@ class Job:
         self._thread = threading.Thread(target=self._run, daemon=True, name="workbench-job")
 
     def start(self) -> Job:
+        _started.add(self)
         self._thread.start()
         return self
 
@@ -203,3 +206,18 @@ class Job:
         if self.error is not None:
             return State.FAILED
         return State.STOPPED if self._stop.is_set() else State.DONE
+
+
+_started: WeakSet[Job] = WeakSet()
+SECONDS_TO_END = 5.0
+
+
+@atexit.register
+def end_all() -> None:
+    """Let running steps end before the interpreter does: torch aborts when its threads are cut."""
+    running = [job for job in _started if job.active]
+    for job in running:
+        job.stop()
+    deadline = time.monotonic() + SECONDS_TO_END
+    for job in running:
+        job.join(max(0.0, deadline - time.monotonic()))

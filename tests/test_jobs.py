@@ -1,8 +1,13 @@
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from kvcore.jobs import Job, Queue, State
+
+ROOT = Path(__file__).resolve().parents[1]
 
 PATIENCE_S = 20
 
@@ -157,3 +162,23 @@ def test_many_jobs_run_one_at_a_time():
         job.join(PATIENCE_S)
     assert {job.state for job in jobs} == {State.DONE}
     assert set(overlaps) == {1}
+
+
+def test_a_running_step_ends_before_the_interpreter_does():
+    code = (
+        "import time\n"
+        "from kvcore.jobs import Job\n"
+        "def work(job):\n"
+        "    try:\n"
+        "        while True:\n"
+        "            time.sleep(0.05)\n"
+        "            yield 1\n"
+        "    finally:\n"
+        "        print('the step ended')\n"
+        "job = Job(work).start()\n"
+        "while not job.results:\n"
+        "    time.sleep(0.01)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "the step ended" in done.stdout

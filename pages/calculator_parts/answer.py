@@ -120,7 +120,7 @@ def _memory(
         table,
         alt=f"One request of {request.tokens:,} tokens takes {size} with {first.name}; "
         "the cache grows with the context.",
-        models=tuple(each.name for each in subjects),
+        models=tuple(each.series for each in subjects),
         log=log,
         ranged=not all(each.architecture.exact for each in subjects),
     )

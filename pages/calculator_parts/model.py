@@ -86,7 +86,8 @@ def _from_sliders() -> Subject:
         help="Numbers in one key, and in one value.",
     )
     name = f"{layers} layers, {kv_heads} KV heads of {head_dim}"
-    return Subject(Architecture.uniform(layers, kv_heads, head_dim, name), origin="Your sliders.")
+    architecture = Architecture.uniform(layers, kv_heads, head_dim, name)
+    return Subject(architecture, origin="Your sliders.", series="Your sliders")
 
 
 def _from_catalogue() -> Subject:

@@ -1,0 +1,1 @@
+"""Protections, and the proof that their tests can fail."""
