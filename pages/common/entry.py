@@ -29,9 +29,14 @@ def led_by_app() -> Iterator[None]:
 
 
 def through_app() -> None:
-    """Begin again with app.py if this run of a page came past it."""
+    """Begin again with app.py if this run of a page came past it.
+
+    Beginning again would forget a pressed button. Whoever presses one has been led here before.
+    """
     context = get_script_run_ctx()
     if _led.get() or context is None:
+        return
+    if any(state.trigger_value for state in context.session_state.get_widget_states()):
         return
     if Path(context.pages_manager.main_script_path).name == "app.py":
         PagesManager.uses_pages_directory = False
