@@ -8,9 +8,32 @@ import streamlit as st
 
 from kvcore import recordings
 from kvcore.decoding.run import RECORDING, recorded
-from pages.common.page import header, refuse
+from pages.common.page import header, refuse, share_link
 from pages.common.query import check
 from pages.timing_parts import results, running, settings
+
+
+@st.fragment
+def controls() -> None:
+    """The settings of the next run, and its start: moving them leaves the results alone."""
+    slot = running.slot()
+    chosen = settings.choose()
+    buttons = st.container(horizontal=True)
+    print(
+        "CONTROLS",
+        st.session_state.get("live_timing_start"),
+        st.runtime.scriptrunner.get_script_run_ctx().session_state,
+    )
+    if buttons.button("Start", type="primary", disabled=slot.active, key="live_timing_start"):
+        if chosen.prompt:
+            running.start(chosen)
+            st.rerun()
+        refuse("The prompt is empty: type at least one character to go on from.")
+    if buttons.button("Stop", disabled=not slot.active, key="live_timing_stop"):
+        slot.stop()
+    with st.expander("Link to these settings"):
+        share_link("live_timing")
+
 
 header(
     "Live timing",
@@ -23,15 +46,7 @@ slot = running.slot()
 side, main = st.columns([1, 2.4], gap="large")
 
 with side:
-    chosen = settings.choose()
-    buttons = st.container(horizontal=True)
-    if buttons.button("Start", type="primary", disabled=slot.active, key="live_timing_start"):
-        if chosen.prompt:
-            running.start(chosen)
-            st.rerun()
-        refuse("The prompt is empty: type at least one character to go on from.")
-    if buttons.button("Stop", disabled=not slot.active, key="live_timing_stop"):
-        slot.stop()
+    controls()
     st.toggle(
         "Logarithmic time axis",
         True,

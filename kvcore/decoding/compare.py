@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kvcore.decoding.errors import SettingsError
 from kvcore.decoding.generate import Clock, Step, Way, check_run, choose
@@ -21,6 +21,7 @@ DEFAULT_SAMPLES = 24
 ROUNDING = 5e-5  # of the largest logit; fp32 in another order stays well below, another text above
 
 Verdict = Literal["identical", "rounding", "wrong"]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,9 @@ class Comparison:
     new_tokens: int
     samples: int | None = None
     pairs: list[Pair] = field(default_factory=list)
+    _known: dict[str, tuple[tuple[int, ...], Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         self.cached = Timeline(self.prompt_tokens, self.new_tokens)
@@ -167,7 +171,9 @@ class Comparison:
 
     def speed_up(self) -> list[float]:
         """Time without the cache over time with it, for 1, 2, 3, … new tokens."""
-        return _ratios(self.uncached.cumulative(), self.cached.cumulative())
+        return self._once(
+            "speed_up", lambda: _ratios(self.uncached.cumulative(), self.cached.cumulative())
+        )
 
     def expected_speed_up(self) -> list[float]:
         """The same from counts alone: tokens run through the model without the cache over with.
@@ -197,7 +203,14 @@ class Comparison:
 
     @property
     def agreement(self) -> "Agreement":
-        return Agreement.of(self.pairs)
+        return self._once("agreement", lambda: Agreement.of(self.pairs))
+
+    def _once(self, name: str, work_out: Callable[[], Result]) -> Result:
+        """What `work_out` gives, kept until there is a step more."""
+        steps = (len(self.pairs), self.cached.measured, self.uncached.measured)
+        if self._known.get(name, ((), None))[0] != steps:
+            self._known[name] = (steps, work_out())
+        return self._known[name][1]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,12 +27,26 @@ def refuse(message: str, typed: object | None = None) -> None:
     st.error(f"{as_text(message, 600)}{shown}")
 
 
-def export_row(name: str, frame: pd.DataFrame, settings: Mapping[str, Any]) -> None:
-    """Buttons for the frame as CSV, and as JSON with the settings that made it."""
+def export_row(
+    name: str,
+    frame: pd.DataFrame | Callable[[], pd.DataFrame],
+    settings: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
+) -> None:
+    """Buttons for the frame as CSV, and as JSON with the settings that made it.
+
+    What is worked out for the file alone comes as a function, called when a button is pressed.
+    """
+
+    def rows() -> pd.DataFrame:
+        return frame() if callable(frame) else frame
+
+    def made_with() -> Mapping[str, Any]:
+        return settings() if callable(settings) else settings
+
     row = st.container(horizontal=True)
     row.download_button(
         "Download CSV",
-        lambda: export.to_csv(frame),
+        lambda: export.to_csv(rows()),
         file_name=f"{name}.csv",
         mime="text/csv",
         on_click="ignore",
@@ -40,7 +54,7 @@ def export_row(name: str, frame: pd.DataFrame, settings: Mapping[str, Any]) -> N
     )
     row.download_button(
         "Download JSON",
-        lambda: export.to_json(name, frame, settings),
+        lambda: export.to_json(name, rows(), made_with()),
         file_name=f"{name}.json",
         mime="application/json",
         on_click="ignore",

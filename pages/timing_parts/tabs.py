@@ -12,7 +12,7 @@ from kvcore.decoding import run_frames
 from kvcore.decoding.explain import arithmetic, guide_factor_reached, verdict
 from kvcore.decoding.run import Run
 from pages.common.draw import draw
-from pages.common.page import export_row, share_link, sources
+from pages.common.page import export_row, sources
 
 NAMES = ("Speed-up", "Same reply?", "Totals", "Arithmetic", "Sources and export")
 
@@ -84,6 +84,8 @@ def sources_and_export(run: Run) -> None:
             "Attention and its keys and values: Vaswani et al. 2017, arXiv:1706.03762, 3.2.",
         ]
     )
-    settings = {**asdict(run.settings), **run_frames.summary(run)}
-    export_row("live_timing", run_frames.export(run), settings)
-    share_link("live_timing")
+    export_row(
+        "live_timing",
+        lambda: run_frames.export(run),
+        lambda: {**asdict(run.settings), **run_frames.summary(run)},
+    )
