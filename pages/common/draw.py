@@ -34,7 +34,7 @@ def draw(
     """
     table = frame if isinstance(frame, pa.Table) else _arrow(frame)
     drawn = _spec(chart, table.schema, tuple(sorted(options.items())))
-    drawn = {**drawn, "config": {"text": {"color": _text_colour()}}}
+    drawn = {**drawn, "config": {"text": {"color": _text_colour(st.context.theme.type)}}}
     return slot.vega_lite_chart(
         table, drawn, alt=alt, key=key, on_select=on_select, width="stretch"
     )
@@ -46,9 +46,10 @@ def _arrow(frame: pd.DataFrame) -> pa.Table:
     return pa.table(columns)
 
 
-def _text_colour() -> str | None:
+@lru_cache
+def _text_colour(theme: str | None) -> str | None:
     """The theme's own: Streamlit colours axes and legends, but leaves text marks black."""
-    return st.get_option(f"theme.{st.context.theme.type or 'light'}.textColor")
+    return st.get_option(f"theme.{theme or 'light'}.textColor")
 
 
 @lru_cache(maxsize=256)
