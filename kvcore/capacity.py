@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from kvcore.architecture import Architecture, LayerKind, even_stages
 
@@ -183,7 +183,8 @@ def users_with_prefix(deployment: Deployment, tokens: int, shared_prefix: int) -
         slots = max(0, deployment.state_slots)
         if slots < worst.per_copy:
             worst = replace(worst, per_copy=slots, limit=Limit.STATE_SLOTS)
-    return replace(worst, total=worst.per_copy * deployment.data_parallel)
+    total = worst.per_copy * deployment.data_parallel
+    return worst if worst.total == total else replace(worst, total=total)
 
 
 def _stage_users(
@@ -198,6 +199,7 @@ def _stage_users(
     return Users(count, count, Limit.MEMORY, index, own, free, shared)
 
 
+@lru_cache(maxsize=1_024)
 def shareable_bytes(
     architecture: Architecture, tokens: int, kv_format: str = "bf16", tensor_parallel: int = 1
 ) -> int:

@@ -4,7 +4,7 @@ from pages.common.entry import through_app
 
 through_app()
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 import streamlit as st
@@ -32,6 +32,7 @@ from kvcore.serving.recorded import (
     likely_architecture,
     recorded,
 )
+from pages.common.fragments import runs_alone
 from pages.common.jobs import progress, session_job
 from pages.common.page import header, refuse
 from pages.common.query import Choice, check
@@ -135,6 +136,36 @@ def example_reserved(run: EngineRun) -> None:
     st.code(run.log, language=None, wrap_lines=True)
 
 
+@st.fragment
+def choose_timed(kind: str, found: Found | None, model: ServedModel | None) -> None:
+    """What to measure next: the results on show do not depend on it, so it reruns alone."""
+    experiment = settings.choose(kind)
+    with st.expander("More settings"):
+        patience = float(settings.patience())
+    agreed = settings.tell_plan(experiment, found, model)
+    buttons(
+        found is not None and agreed is not None,
+        lambda key: start_experiment(found, model, key, kind, experiment, agreed, patience),
+    )
+    if runs_alone() and st.session_state.get(results.TAB) == results.EXPORT:
+        st.rerun()  # The link in that tab tells of what was just chosen.
+
+
+def buttons(ready: bool, start: Callable[[Key], None]) -> None:
+    """Start and Stop."""
+    row = st.container(horizontal=True)
+    if row.button("Start", type="primary", disabled=slot.active or not ready, key="server_start"):
+        try:
+            start(Key(st.session_state.get("server_key", "")))
+        except ServingError as problem:
+            refuse(as_text(problem, 400))
+        else:
+            st.rerun()
+    if row.button("Stop", disabled=not slot.active, key="server_stop"):
+        slot.stop()
+        st.rerun()
+
+
 @st.fragment(run_every=1.0)
 def watch() -> None:
     """Draws what the job has appended; hands over to the whole page when it ends."""
@@ -180,32 +211,14 @@ with side:
     found = connection(allowed)
     model = choose_model(found) if found else None
     st.markdown("**What to measure**")
-    experiment, agreed, patience, log_text = None, None, 0.0, ""
+    log_text = ""
     if kind == RESERVED:
         likely = likely_architecture(model.name) if model else None
         name, memory, log_text = reserve.controls(likely)
         st.markdown("It asks for three documents and spends no tokens.")
+        buttons(found is not None, lambda key: start_asking(found, model, key))
     else:
-        experiment = settings.choose(kind)
-        with st.expander("More settings"):
-            patience = float(settings.patience())
-        agreed = settings.tell_plan(experiment, found, model)
-    buttons = st.container(horizontal=True)
-    ready = found is not None and (kind == RESERVED or agreed is not None)
-    if buttons.button(
-        "Start", type="primary", disabled=slot.active or not ready, key="server_start"
-    ):
-        try:
-            key = Key(st.session_state.get("server_key", ""))
-            if kind == RESERVED:
-                start_asking(found, model, key)
-            else:
-                start_experiment(found, model, key, kind, experiment, agreed, patience)
-            st.rerun()
-        except ServingError as problem:
-            refuse(as_text(problem, 400))
-    if buttons.button("Stop", disabled=not slot.active, key="server_stop"):
-        slot.stop()
+        choose_timed(kind, found, model)
 
 with main:
     job = slot.job

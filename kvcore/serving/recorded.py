@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from kvcore import recordings
@@ -52,10 +53,11 @@ class EngineRun:
         return cls(**{**data, "samples": samples, "facts": facts})
 
 
-def recorded() -> tuple[recordings.Label, list[EngineRun]]:
+@lru_cache
+def recorded() -> tuple[recordings.Label, tuple[EngineRun, ...]]:
     """The recorded runs and their label. Raises FileNotFoundError where there is no recording."""
     found = recordings.read(RECORDING)
-    return found.label, [EngineRun.from_data(each) for each in found.data["runs"]]
+    return found.label, tuple(EngineRun.from_data(each) for each in found.data["runs"])
 
 
 def architecture(name: str) -> Architecture:

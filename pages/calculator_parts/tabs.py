@@ -77,24 +77,23 @@ def _users(shown: Shown) -> None:
     deployment, use = shown.hardware.deployment, shown.use
     typical = users_with_prefix(deployment, use.tokens, 0)
     shared = users_with_prefix(deployment, use.tokens, use.shared_prefix)
-    columns = st.columns(3)
-    columns[0].metric(
+    row = st.container(horizontal=True)
+    row.metric(
         f"All at {shown.request.tokens:,} tokens",
         units.count(shown.users.total),
         help="The worst case: every request at the full context.",
     )
-    columns[1].metric(
+    row.metric(
         f"Typical, {use.tokens:,} tokens",
         units.count(typical.total),
         help="Prompt and reply of a typical request, nothing shared.",
     )
-    columns[2].metric(
+    row.metric(
         f"Typical, {use.shared_prefix:,} of them shared",
         units.count(shared.total),
         help="The shared prefix is stored once; windows and recurrent state are not shared.",
     )
-    for line in users_arithmetic(shared, deployment):
-        st.text(line)
+    st.text("\n".join(users_arithmetic(shared, deployment)))
     _state_slots(shown)
     if deployment.pipeline_parallel > 1:
         st.subheader("Pipeline stages")

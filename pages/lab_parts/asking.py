@@ -11,9 +11,11 @@ from kvcore.decoding.known import KNOWN, offered
 from kvcore.decoding.shelf import SHELF
 from kvcore.lab.player import Player, Wanted
 from kvcore.lab.prompts import QUESTION, SYSTEM
+from pages.common.fragments import runs_alone
 from pages.common.query import Choice, Text
 from pages.lab_parts import keeping
 from pages.lab_parts.running import run, slot
+from pages.lab_parts.tabs import EXPORT, TAB
 
 TIMES = ("not in the prompt", "at the top", "at the end")
 
@@ -26,8 +28,12 @@ RULES = {
 }
 
 
+@st.fragment
 def choose(player: Player) -> Wanted:
-    """The settings beside the picture; what they say applies from the next Ask on."""
+    """The settings beside the picture; what they say applies from the next Ask on.
+
+    A fragment: the run on show does not depend on them, so they rerun without it.
+    """
     st.subheader("Ask", divider=False)
     model = choose_model()
     system, question = choose_prompt()
@@ -59,6 +65,8 @@ def choose(player: Player) -> Wanted:
         leave_open=leave_open,
     )
     ask_row(asking, player, wanted)
+    if runs_alone() and st.session_state.get(TAB) == EXPORT:
+        st.rerun()  # The link in that tab tells of what was just chosen.
     return wanted
 
 

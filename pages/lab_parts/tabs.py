@@ -10,7 +10,8 @@ from pages.common.page import export_row, share_link, sources
 from pages.common.query import Choice
 from pages.lab_parts import known_answers
 
-NAMES = ("Known answers", "Arithmetic", "Table", "Colours", "Sources", "Export and link")
+TAB, EXPORT = "lab_tab", "Export and link"
+NAMES = ("Known answers", "Arithmetic", "Table", "Colours", "Sources", EXPORT)
 COLOURINGS = {"state": "Reusable work", "key_norm": "Norm of keys", "value_norm": "Norm of values"}
 
 RULES = {"lab_colour": Choice(tuple(COLOURINGS.values())), **known_answers.RULES}
@@ -26,7 +27,7 @@ def show(player: Player) -> None:
         show_sources,
         lambda: export(player),
     )
-    tabs = st.tabs(NAMES, key="lab_tab", on_change="rerun")
+    tabs = st.tabs(NAMES, key=TAB, on_change="rerun")
     for tab, body in zip(tabs, bodies, strict=True):
         if tab.open or body is colours:
             with tab:

@@ -22,6 +22,9 @@ from pages.common.page import export_row, share_link, sources
 from pages.common.text import as_text
 
 UNKNOWN = "not said"
+EXPORT = "Export"
+TABS = ("Every request", "Arithmetic", "Sources", EXPORT)
+TAB = "server_tab"
 
 
 def show(kind: str, samples: Sequence[Sample], whole: bool, settings: Mapping[str, object]) -> None:
@@ -33,16 +36,21 @@ def show(kind: str, samples: Sequence[Sample], whole: bool, settings: Mapping[st
     ANSWERS[kind](measured)
     if not whole:
         return
-    table, how, where, export = st.tabs(["Every request", "Arithmetic", "Sources", "Export"])
-    with table:
-        st.dataframe(_readable(measured), hide_index=True)
-    with how:
-        st.code("\n".join(ARITHMETIC[kind](measured)), language=None, wrap_lines=True)
-    with where:
-        sources(SOURCES)
-    with export:
-        export_row("server", frames.table(measured), {"experiment": kind, **settings})
-        share_link("server_")
+    bodies: tuple[Callable[[], None], ...] = (
+        lambda: st.dataframe(_readable(measured), hide_index=True),
+        lambda: st.code("\n".join(ARITHMETIC[kind](measured)), language=None, wrap_lines=True),
+        lambda: sources(SOURCES),
+        lambda: _export(kind, measured, settings),
+    )
+    for tab, body in zip(st.tabs(TABS, key=TAB, on_change="rerun"), bodies, strict=True):
+        if tab.open:
+            with tab:
+                body()
+
+
+def _export(kind: str, samples: Sequence[Sample], settings: Mapping[str, object]) -> None:
+    export_row("server", frames.table(samples), {"experiment": kind, **settings})
+    share_link("server_")
 
 
 def _tell_problems(samples: Sequence[Sample]) -> None:

@@ -38,6 +38,7 @@ SLIDERS: dict[str, tuple[str, tuple[float, ...]]] = {
     "cache_lab": ("lab_blocks", tuple(range(3, 500))),
     "cache_quality": ("cache_quality_sinks", tuple(range(17))),
     "live_timing": ("live_timing_new_tokens", tuple(range(1, 1_000))),
+    "server": ("server_repeats", tuple(range(1, 21))),
 }
 ROUNDS = 40
 SESSIONS = 40
