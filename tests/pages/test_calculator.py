@@ -102,7 +102,7 @@ def test_named_models(calculator, model, growth):
     "model", ["Gemma-3-27B", "Qwen3.5-27B", "DeepSeek-V3.2", "Whisper-large-v3"]
 )
 def test_every_tab_of_every_kind_of_model(calculator, tab, model):
-    calculator(
+    app = calculator(
         **NAMED,
         calculator_model=model,
         calculator_gpu="H200 141 GB",
@@ -110,6 +110,8 @@ def test_every_tab_of_every_kind_of_model(calculator, tab, model):
         calculator_pp="2",
         calculator_tab=tab,
     )
+    assert not app.exception
+    assert app.metric
 
 
 def test_tensor_parallel_ranks_share_heads_and_copy_latents(calculator):
