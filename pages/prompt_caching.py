@@ -8,9 +8,9 @@ import streamlit as st
 
 from kvcore import units
 from kvcore.charts import prompt_caching as charts
-from kvcore.costs.curves import bill_frame
-from kvcore.costs.doubts import uncertainty_band
+from kvcore.costs.doubts import Band, uncertainty_band
 from kvcore.costs.estimate import Estimate, ModelEstimate, estimate
+from kvcore.costs.pictures import bill_table
 from kvcore.costs.report import summary_html, summary_markdown
 from pages.caching import breaks, details, questions, usage
 from pages.common.draw import draw
@@ -29,16 +29,9 @@ TABS = (
 )
 
 
-def main_of(found: Estimate, asked: questions.Answers) -> ModelEstimate | None:
-    """The estimate of the model the page is about; None where it cannot be priced."""
-    only = estimate([asked.main], asked.workload, at=asked.day)
-    return only.models[0] if only.models else None
-
-
-def answer(found: Estimate, main: ModelEstimate) -> None:
+def answer(found: Estimate, main: ModelEstimate, band: Band | None) -> None:
     """The sentence, four numbers, and the page to forward."""
     st.subheader(as_text(main.sentence, 400), anchor=False)
-    band = uncertainty_band(main)
     columns = st.columns(4)
     columns[0].metric(
         "Without caching, a month",
@@ -84,11 +77,10 @@ def answer(found: Estimate, main: ModelEstimate) -> None:
 
 
 def picture(main: ModelEstimate) -> None:
-    frame = bill_frame(main)
     with_cache = main.best.bill.total if main.best else main.without.total
     draw(
         charts.bill,
-        frame,
+        bill_table(main),
         alt=f"The bill a month by token class: {units.dollars(main.without.total)} without "
         f"caching, {units.dollars(with_cache)} with it.",
     )
@@ -112,10 +104,11 @@ with left:
 asked = questions.answers(chosen, compared, given, terms)
 
 found = estimate(asked.choices, asked.workload, at=asked.day) if asked else Estimate(())
-main = main_of(found, asked) if asked else None
+main = found.of(asked.main) if asked else None
+band = uncertainty_band(main) if main else None
 if main is not None:
     with top:
-        answer(found, main)
+        answer(found, main, band)
     with right:
         picture(main)
         details.rules_of_thumb(found, main)
@@ -126,7 +119,6 @@ elif asked is not None:
 
 tabs = dict(zip(TABS, st.tabs(TABS, key="prompt_caching_tab", on_change="rerun"), strict=True))
 DRAWN = {
-    "How the saving moves": details.moves,
     "A conversation": details.conversation,
     "Models and prices": details.prices,
     "Losses and fixes": details.losses_and_fixes,
@@ -141,7 +133,9 @@ for name, tab in tabs.items():
             usage.show(asked)
         elif name == "What breaks my cache?":
             breaks.show(asked)
-        elif main is not None:
-            DRAWN[name](found, main, asked)
-        else:
+        elif main is None:
             st.markdown("There is no estimate to show until the questions above have an answer.")
+        elif name == "How the saving moves":
+            details.moves(main, band)
+        else:
+            DRAWN[name](found, main, asked)

@@ -7,6 +7,7 @@ import pandas as pd
 
 from kvcore.charts.theme import Role, colour, dash, in_order, painted
 from kvcore.costs.curves import CLASS_WORDS
+from kvcore.costs.pictures import BREAK_EVEN, HERE, LINE, MINIMUM
 
 CLASSES = {
     CLASS_WORDS["fresh"]: Role.UNCACHED,
@@ -22,9 +23,6 @@ SENT = {
     "Read from the cache": Role.SAVED,
     "Written to the cache": Role.VALUES,
 }
-
-LINE, BREAK_EVEN, HERE, MINIMUM = "line", "break-even", "you are here", "minimum"
-"""What a row of a curve's frame is, in its column `kind`."""
 
 _DOLLARS = "$,.4~r"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -15,12 +16,21 @@ import pandas as pd
 from kvcore.costs.estimate import (
     ModelEstimate,
     Outcome,
+    Price,
     bill_of,
-    evaluate,
+    stored,
     write_price,
 )
-from kvcore.costs.expectation import expected_tokens, prefix_hit_rate, visibility
+from kvcore.costs.expectation import (
+    expected_tokens,
+    prefix_hit_rate,
+    prefix_hit_rates,
+    read_and_written,
+    visibility,
+)
+from kvcore.costs.prices import Rates
 from kvcore.costs.rules import CacheOption
+from kvcore.costs.workload import conversation
 
 NO_CACHING = "no caching"
 LOWEST_RATE, HIGHEST_RATE = 0.01, 100_000.0
@@ -49,10 +59,21 @@ class SavingCurve:
     fixed: float
 
     def __call__(self, requests_per_hour: float) -> float:
-        workload = replace(self.model.workload, requests_per_hour=requests_per_hour)
-        hit = prefix_hit_rate(workload, self.option, visibility(workload, self.model.rules))
-        best = max(a + (b - a) * hit for a, b in zip(self.never, self.always, strict=True))
-        return best * workload.conversations_per_month - self.fixed
+        return float(self.at(np.array([requests_per_hour]))[0])
+
+    def at(self, requests_per_hour: np.ndarray) -> np.ndarray:
+        """The saving at each of these rates."""
+        workload = self.model.workload
+        visible_after = visibility(workload, self.model.rules)
+        hits = prefix_hit_rates(workload, self.option, visible_after, requests_per_hour)
+        lines = [a + (b - a) * hits for a, b in zip(self.never, self.always, strict=True)]
+        per_rate = workload.conversations_per_month / workload.requests_per_hour
+        return np.max(lines, axis=0) * per_rate * requests_per_hour - self.fixed
+
+
+def saving_curves(model: ModelEstimate) -> tuple[SavingCurve, ...]:
+    """The curve of every option, the cheapest option first."""
+    return tuple(saving_curve(model, outcome.option) for outcome in model.outcomes)
 
 
 def saving_curve(model: ModelEstimate, option: CacheOption) -> SavingCurve:
@@ -72,6 +93,7 @@ def saving_curve(model: ModelEstimate, option: CacheOption) -> SavingCurve:
     return SavingCurve(model, option, tuple(n[0] for n in never), tuple(always), fixed)
 
 
+@cache
 def rate_grid(points: int = 71) -> np.ndarray:
     """Request rates from a handful a month to 100,000 an hour, evenly spaced in their log."""
     return np.geomspace(LOWEST_RATE, HIGHEST_RATE, points)
@@ -79,24 +101,29 @@ def rate_grid(points: int = 71) -> np.ndarray:
 
 def break_even_rates(model: ModelEstimate, option: CacheOption) -> tuple[float, ...]:
     """Requests per hour at which this option's saving changes sign, in order."""
-    curve = saving_curve(model, option)
+    return _break_evens(saving_curve(model, option))
+
+
+def _break_evens(curve: SavingCurve) -> tuple[float, ...]:
     grid = rate_grid()
-    values = [curve(rate) for rate in grid]
+    loses = curve.at(grid) < 0
     return tuple(
-        _bisect(curve, low, high)
-        for low, high, a, b in zip(grid, grid[1:], values, values[1:], strict=False)
-        if (a < 0) != (b < 0)
+        _change(lambda rates: curve.at(rates) < 0, grid[index], grid[index + 1])
+        for index in np.flatnonzero(loses[1:] != loses[:-1])
     )
 
 
-def _bisect(curve: Callable[[float], float], low: float, high: float) -> float:
-    below = curve(low) < 0
-    for _ in range(32):
-        middle = math.sqrt(low * high)
-        if (curve(middle) < 0) == below:
-            low = middle
-        else:
-            high = middle
+def _change(answer: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> float:
+    """The rate from `low` to `high` at which the answer is another than at `low`.
+
+    Three times a 33rd of the way that is left: to some millionths of the rate.
+    """
+    for _ in range(3):
+        rates = np.geomspace(low, high, 34)
+        answers = answer(rates)
+        differs = answers[1:-1] != answers[0]
+        after = int(np.argmax(differs)) + 1 if differs.any() else len(rates) - 1
+        low, high = rates[after - 1], rates[after]
     return math.sqrt(low * high)
 
 
@@ -110,105 +137,153 @@ class Segment:
     name: str
 
 
-def segments(model: ModelEstimate) -> tuple[Segment, ...]:
+def segments(
+    model: ModelEstimate, curves: Sequence[SavingCurve] | None = None
+) -> tuple[Segment, ...]:
     """The cheapest option by requests per hour, and where the answer flips.
 
     Two options within a millionth of the bill count as the same answer: the first stays.
+    `curves` are those of `saving_curves`, where they are at hand.
     """
-    curves = [saving_curve(model, outcome.option) for outcome in model.outcomes]
+    curves = saving_curves(model) if curves is None else curves
+    options = [(NO_CACHING, NO_CACHING), *((c.option.id, c.option.name) for c in curves)]
     grid = rate_grid()
-    winners = [_winner(model, curves, rate) for rate in grid]
-    edges, found = [grid[0]], [winners[0]]
-    for low, high, a, b in zip(grid, grid[1:], winners, winners[1:], strict=False):
-        if b != a:
-            edges.append(_flip(model, curves, low, high, a))
-            found.append(b)
-    edges.append(grid[-1])
-    names = {c.option.id: c.option.name for c in curves}
+    winners = _winners(model, curves, grid)
+    flips = np.flatnonzero(winners[1:] != winners[:-1])
+    edges = [
+        float(grid[0]),
+        *(
+            _change(lambda rates: _winners(model, curves, rates), grid[index], grid[index + 1])
+            for index in flips
+        ),
+        float(grid[-1]),
+    ]
+    found = [options[winner] for winner in (winners[0], *winners[flips + 1])]
     return tuple(
-        Segment(float(start), float(end), winner, names.get(winner, NO_CACHING))
-        for start, end, winner in zip(edges[:-1], edges[1:], found, strict=True)
+        Segment(start, end, option_id, name)
+        for start, end, (option_id, name) in zip(edges, edges[1:], found, strict=False)
     )
 
 
-def _winner(model: ModelEstimate, curves: Sequence[SavingCurve], rate: float) -> str:
-    scale = float(model.without.total) / model.workload.requests_per_hour * rate
-    best, name = 1e-6 * scale, NO_CACHING
-    for curve in curves:
-        saving = curve(rate)
-        if saving > best + 1e-6 * scale:
-            best, name = saving, curve.option.id
-    return name
+def _winners(model: ModelEstimate, curves: Sequence[SavingCurve], rates: np.ndarray) -> np.ndarray:
+    """For each rate 0 where no caching is cheapest, else 1 + the place of the cheapest curve."""
+    least = 1e-6 * float(model.without.total) / model.workload.requests_per_hour * rates
+    best, winners = least, np.zeros(len(rates), dtype=int)
+    for number, curve in enumerate(curves, 1):
+        saving = curve.at(rates)
+        better = saving > best + least
+        best, winners = np.where(better, saving, best), np.where(better, number, winners)
+    return winners
 
 
-def _flip(
-    model: ModelEstimate, curves: Sequence[SavingCurve], low: float, high: float, before: str
-) -> float:
-    for _ in range(28):
-        middle = math.sqrt(low * high)
-        if _winner(model, curves, middle) == before:
-            low = middle
-        else:
-            high = middle
-    return math.sqrt(low * high)
-
-
-def bill_frame(model: ModelEstimate, outcome: Outcome | None = None) -> pd.DataFrame:
-    """Columns scenario, token_class, dollars, order: the bill without and with the cache."""
+def bill_rows(
+    model: ModelEstimate, outcome: Outcome | None = None
+) -> list[tuple[str, str, float, int]]:
+    """(scenario, token class, dollars, order) of the bill without and with the cache."""
     outcome = outcome or model.best
     scenarios = [("without caching", model.without)]
     if outcome is not None:
         scenarios.append((f"with {outcome.name}", outcome.bill))
-    return pd.DataFrame(
-        [
-            (scenario, words, float(getattr(bill, name)), order)
-            for scenario, bill in scenarios
-            for order, (name, words) in enumerate(CLASS_WORDS.items())
-        ],
-        columns=["scenario", "token_class", "dollars", "order"],
-    )
+    return [
+        (scenario, words, float(getattr(bill, name)), order)
+        for scenario, bill in scenarios
+        for order, (name, words) in enumerate(CLASS_WORDS.items())
+    ]
+
+
+def bill_frame(model: ModelEstimate, outcome: Outcome | None = None) -> pd.DataFrame:
+    """Columns scenario, token_class, dollars, order: the bill without and with the cache."""
+    columns = ["scenario", "token_class", "dollars", "order"]
+    return pd.DataFrame(bill_rows(model, outcome), columns=columns)
+
+
+def rate_rows(
+    model: ModelEstimate, points: int = 49, curves: Sequence[SavingCurve] | None = None
+) -> list[tuple[float, str, float, float]]:
+    """(requests an hour, lifetime, saving in dollars a month, its share of the bill)."""
+    here = model.workload.requests_per_hour
+    low, high = min(here / 50, 1.0), max(here * 20, 200.0)
+    grid = np.unique(np.append(np.geomspace(low, high, points), here))
+    without = float(model.without.total) / here * grid
+    curves = saving_curves(model) if curves is None else curves
+    rows = []
+    for curve in sorted(curves, key=lambda curve: curve.option.seconds):
+        saving = curve.at(grid)
+        share = np.divide(saving, without, out=np.zeros(len(grid)), where=without > 0)
+        names = [curve.option.name] * len(grid)
+        rows += zip(grid.tolist(), names, saving.tolist(), share.tolist(), strict=True)
+    return rows
 
 
 def rate_frame(model: ModelEstimate, points: int = 49) -> pd.DataFrame:
     """Columns requests_per_hour, lifetime, saving (dollars a month), saving_share (of the bill)."""
-    here = model.workload.requests_per_hour
-    low, high = min(here / 50, 1.0), max(here * 20, 200.0)
-    grid = np.unique(np.append(np.geomspace(low, high, points), here))
-    per_request = float(model.without.total) / here
-    rows = []
-    for outcome in sorted(model.outcomes, key=lambda o: o.option.seconds):
-        curve = saving_curve(model, outcome.option)
-        for rate in grid:
-            saving = curve(float(rate))
-            share = saving / (per_request * rate) if per_request else 0.0
-            rows.append((float(rate), outcome.name, saving, share))
-    return pd.DataFrame(rows, columns=["requests_per_hour", "lifetime", "saving", "saving_share"])
+    columns = ["requests_per_hour", "lifetime", "saving", "saving_share"]
+    return pd.DataFrame(rate_rows(model, points), columns=columns)
+
+
+def break_even_rows(
+    model: ModelEstimate, curves: Sequence[SavingCurve] | None = None
+) -> list[tuple[str, float]]:
+    """(lifetime, requests an hour) wherever an option's saving changes sign."""
+    curves = saving_curves(model) if curves is None else curves
+    return [(curve.option.name, rate) for curve in curves for rate in _break_evens(curve)]
 
 
 def break_even_frame(model: ModelEstimate) -> pd.DataFrame:
     """Columns lifetime, requests_per_hour: where each option's saving changes sign."""
-    rows = [
-        (outcome.name, rate)
-        for outcome in model.outcomes
-        for rate in break_even_rates(model, outcome.option)
-    ]
-    return pd.DataFrame(rows, columns=["lifetime", "requests_per_hour"])
+    return pd.DataFrame(break_even_rows(model), columns=["lifetime", "requests_per_hour"])
 
 
-def prefix_frame(model: ModelEstimate, points: int = 40) -> pd.DataFrame:
-    """Columns prefix_tokens, lifetime, saving: the provider's minimum shows as a cliff."""
+def prefix_rows(model: ModelEstimate, points: int = 40) -> list[tuple[int, str, float]]:
+    """(tokens of the stable prefix, lifetime, saving in dollars a month), a step at the minimum."""
     here = model.workload.prefix_tokens
     minimum = model.rules.minimum.tokens if model.rules.minimum else 0
     top = max(2 * here, 3 * minimum, 2000)
     lengths = {int(n) for n in np.linspace(0, top, points)} | {here}
     lengths |= {n for n in (minimum - 1, minimum) if n >= 0}
     least = 1 if model.workload.changing_tokens == 0 else 0
+    asked = sorted(n for n in lengths if n >= least)
     rows = []
-    for length in sorted(n for n in lengths if n >= least):
-        workload = replace(model.workload, prefix_tokens=length)
-        outcomes = evaluate(model.rates, model.rules, workload).outcomes
-        rows += [(length, outcome.name, float(outcome.saving)) for outcome in outcomes]
-    return pd.DataFrame(rows, columns=["prefix_tokens", "lifetime", "saving"])
+    for outcome in model.outcomes:
+        savings = savings_by_prefix(model, outcome.option, np.array(asked)).tolist()
+        rows += zip(asked, [outcome.name] * len(asked), savings, strict=True)
+    return rows
+
+
+def prefix_frame(model: ModelEstimate, points: int = 40) -> pd.DataFrame:
+    """Columns prefix_tokens, lifetime, saving: the provider's minimum shows as a cliff."""
+    return pd.DataFrame(prefix_rows(model, points), columns=["prefix_tokens", "lifetime", "saving"])
+
+
+def savings_by_prefix(
+    model: ModelEstimate, option: CacheOption, prefix_tokens: np.ndarray
+) -> np.ndarray:
+    """Dollars saved a month by one option at each of these lengths of the stable prefix.
+
+    What `evaluate` would say of each, in floats and all at once: for pictures, not for bills.
+    """
+    workload, rules, rates = model.workload, model.rules, model.rates
+    calls = conversation(workload, prefix_tokens)
+    stable = rules.cacheable(prefix_tokens)[:, None]
+    hit = prefix_hit_rate(workload, option, visibility(workload, rules))
+    fresh = _prices(rates, Rates.fresh, calls.prompt)
+    read_saves = fresh - _prices(rates, Rates.cache_read, calls.prompt)
+    write_saves = fresh - _prices(rates, write_price(option), calls.prompt)
+    best = np.full(len(prefix_tokens), -np.inf)
+    for placement in option.placement:
+        read, written = read_and_written(workload, rules, option, placement, hit, calls, stable)
+        best = np.maximum(best, (read * read_saves + written * write_saves).sum(axis=1))
+    held = [float(sum(stored(rates, rules, workload, option, n))) for n in prefix_tokens.tolist()]
+    return best * workload.conversations_per_month / 1e6 - np.array(held)
+
+
+def _prices(rates: Rates, price: Price, prompts: np.ndarray) -> np.ndarray | float:
+    """Dollars per million tokens of a class in requests whose prompts are this long."""
+    starts = rates.tier_starts()
+    if not starts or prompts.max() <= starts[0]:
+        return float(price(rates, 0))
+    steps = np.array([float(price(rates, start)) for start in (0, *(s + 1 for s in starts))])
+    return steps[np.searchsorted(np.array(starts), prompts, side="left")]
 
 
 def turns_frame(

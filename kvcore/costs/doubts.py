@@ -55,13 +55,12 @@ def uncertainty_band(model: ModelEstimate, option_id: str | None = None) -> Band
     """The band around the best option's saving, or around another option's; None without one."""
     if model.best is None:
         return None
-    option_id = option_id or model.best.option.id
-    saving = model.outcome(option_id).saving
+    option = model.rules.option(option_id or model.best.option.id)
+    saving = model.outcome(option.id).saving
+    alone = replace(model, rules=replace(model.rules, options=(option,)))
     drivers = [
-        _driver(
-            name, varied, is_fact, saving, [_saving(variant, option_id) for variant in variants]
-        )
-        for name, varied, is_fact, variants in _variations(model, option_id)
+        _driver(name, varied, is_fact, saving, [variant.outcomes[0].saving for variant in variants])
+        for name, varied, is_fact, variants in _variations(alone, option)
     ]
     drivers.sort(key=lambda driver: driver.spread, reverse=True)
     below = sum((saving - driver.low) ** 2 for driver in drivers)
@@ -80,16 +79,12 @@ def _driver(
     return Driver(name, varied, min([saving, *savings]), max([saving, *savings]), is_fact)
 
 
-def _saving(model: ModelEstimate, option_id: str) -> Decimal:
-    return model.outcome(option_id).saving
-
-
 _Variation = tuple[str, str, bool, list[ModelEstimate]]
 
 
-def _variations(model: ModelEstimate, option_id: str) -> Iterator[_Variation]:
+def _variations(model: ModelEstimate, option: CacheOption) -> Iterator[_Variation]:
+    """`model` with this option alone, one input after the other moved to both its ends."""
     yield from _traffic_variations(model)
-    option = model.rules.option(option_id)
     yield from _fact_variations(model, option)
 
 

@@ -63,7 +63,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """What caching does to one model's bill, every option side by side, the cheapest first."""
+    """What caching does to one model's bill, every option side by side, the cheapest first.
+
+    `choice` is what was asked for; None where prices and rules were given by themselves.
+    """
 
     rates: Rates
     rules: Rules
@@ -71,6 +74,7 @@ class ModelEstimate:
     without: Bill
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...] = ()
+    choice: ModelChoice | None = None
 
     @property
     def model(self) -> str:
@@ -125,6 +129,10 @@ class Estimate:
     @property
     def cheapest(self) -> ModelEstimate | None:
         return self.models[0] if self.models else None
+
+    def of(self, choice: ModelChoice) -> ModelEstimate | None:
+        """The estimate of one of the models asked for; None where it cannot be priced."""
+        return next((model for model in self.models if model.choice == choice), None)
 
     @property
     def sentence(self) -> str:
@@ -193,7 +201,7 @@ def estimate_model(
         raise PriceError(f"{found.model} has no published price for both input and output tokens.")
     estimated = evaluate(found, rules_for(found), workload)
     hourly = () if found.contract else hours_note(choice.model, choice.provider, found.at)
-    return replace(estimated, notes=(*estimated.notes, *hourly))
+    return replace(estimated, notes=(*estimated.notes, *hourly), choice=choice)
 
 
 def evaluate(found: Rates, rules: Rules, workload: Workload) -> ModelEstimate:
@@ -291,7 +299,7 @@ def bill_of(
     def monthly(tokens: np.ndarray, price: Price) -> Decimal:
         return _monthly(found, workload, expected.prompt, tokens, price)
 
-    created, held = _stored(found, rules, workload, option)
+    created, held = stored(found, rules, workload, option, workload.prefix_tokens)
     return Bill(
         fresh=monthly(expected.fresh, Rates.fresh),
         cache_read=monthly(expected.cache_read, Rates.cache_read),
@@ -321,17 +329,17 @@ def _decimal(tokens: np.ndarray) -> Decimal:
     return Decimal(str(round(float(tokens.sum()), 6)))
 
 
-def _stored(
-    found: Rates, rules: Rules, workload: Workload, option: CacheOption
+def stored(
+    found: Rates, rules: Rules, workload: Workload, option: CacheOption, prefix_tokens: int
 ) -> tuple[Decimal, Decimal]:
     """Creating and holding an explicit cache for a month: one creation a day, or one a month."""
     if not option.stored:
         return Decimal(0), Decimal(0)
-    tokens = Decimal(rules.cacheable(workload.prefix_tokens) * workload.prefixes)
+    tokens = Decimal(rules.cacheable(prefix_tokens) * workload.prefixes)
     always = option.stored == "always"
     creations = Decimal(1) if always else Decimal(str(workload.days_per_month))
     hours = 24 * DAYS_HELD_PER_MONTH if always else creations * Decimal(str(workload.hours_per_day))
-    created = tokens * creations * found.fresh(workload.prefix_tokens) / 1_000_000
+    created = tokens * creations * found.fresh(prefix_tokens) / 1_000_000
     return created, tokens * hours * found.storage / 1_000_000
 
 

@@ -8,7 +8,7 @@ the rest), or neither (write everything). Their probabilities come from `kvcore.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from kvcore.costs.rules import CacheOption, Rules
 from kvcore.costs.traffic import (
     Day,
+    Touches,
     day_hit_rates,
     replay_arrivals,
     schedule_hit_rate,
@@ -53,64 +54,137 @@ def visibility(workload: Workload, rules: Rules) -> float:
     return rules.visible_after_seconds
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What moves the hit rate of a workload besides the pace of its requests."""
+
+    arrivals: str
+    hours_per_day: float
+    prefixes: int
+    uneven: bool
+    touches: tuple[Touches, ...]
+
+    @classmethod
+    def of(cls, workload: Workload) -> Traffic:
+        return cls(
+            workload.arrivals,
+            workload.hours_per_day,
+            workload.prefixes,
+            workload.uneven,
+            workload.touches(),
+        )
+
+
 def prefix_hit_rate(workload: Workload, option: CacheOption, visible_after: float) -> float:
     """How likely a conversation's first call finds its stable prefix in the cache.
 
     `parallel` starts at one moment hit or miss together, unless one is sent first. Renewal that
     the provider does not state is taken as absent.
     """
+    if (fixed := _whatever_the_pace(workload, option, visible_after)) is not None:
+        return fixed
+    (rate,) = _hit_rates(
+        Traffic.of(workload),
+        (workload.starts_per_second,),
+        option.seconds,
+        bool(option.renewed),
+        visible_after,
+    )
+    return float(_one_first(workload, rate))
+
+
+def prefix_hit_rates(
+    workload: Workload,
+    option: CacheOption,
+    visible_after: float,
+    requests_per_hour: np.ndarray,
+) -> np.ndarray:
+    """`prefix_hit_rate` of the same workload at many other paces, an entry for each."""
+    fixed = _whatever_the_pace(workload, option, visible_after)
+    if fixed is not None:
+        return np.full(len(requests_per_hour), fixed)
+    starts = workload.starts_per_second / workload.requests_per_hour * requests_per_hour
+    rates = _hit_rates(
+        Traffic.of(workload),
+        tuple(starts.tolist()),
+        option.seconds,
+        bool(option.renewed),
+        visible_after,
+    )
+    return _one_first(workload, rates)
+
+
+def _whatever_the_pace(
+    workload: Workload, option: CacheOption, visible_after: float
+) -> float | None:
+    """The hit rate where requests an hour do not matter; None where they do."""
     if option.stored:
         return 1.0
     if workload.unstable_top or workload.batch:
         return 0.0
-    rate = _arrivals_hit_rate(
-        _traffic_only(workload), option.seconds, bool(option.renewed), visible_after
+    if workload.arrivals != "recorded":
+        return None
+    rate = _replayed(
+        workload.recorded,
+        workload.recorded_prefixes,
+        option.seconds,
+        bool(option.renewed),
+        visible_after,
     )
+    return float(_one_first(workload, rate))
+
+
+def _one_first(workload: Workload, rate: float | np.ndarray) -> float | np.ndarray:
     if workload.send_one_first and workload.parallel > 1:
         return 1 - (1 - rate) / workload.parallel
     return rate
 
 
-def _traffic_only(workload: Workload) -> Workload:
-    """The same traffic with everything that does not move the hit rate made equal."""
-    return replace(
-        workload, prefix_tokens=1, changing_tokens=0, answer_tokens=0, days_per_month=1, events=()
-    )
-
-
-@lru_cache(maxsize=4096)
-def _arrivals_hit_rate(
-    workload: Workload, lifetime: float, renewed: bool, visible_after: float
+@lru_cache(maxsize=32)
+def _replayed(
+    recorded: tuple[float, ...],
+    prefixes: tuple[str, ...],
+    lifetime: float,
+    renewed: bool,
+    visible_after: float,
 ) -> float:
-    if workload.arrivals == "recorded":
-        prefixes = workload.recorded_prefixes or None
-        return replay_arrivals(
-            workload.recorded,
-            lifetime,
-            renewed=renewed,
-            visible_after=visible_after,
-            prefixes=prefixes,
-        ).rate
-    if workload.arrivals == "schedule":
-        return _schedule(workload, lifetime, renewed, visible_after)
-    day = Day(workload.hours_per_day * 3600)
-    shares, counts = _shares(workload)
-    hits = day_hit_rates(
-        workload.starts_per_second * shares / counts,
+    return replay_arrivals(
+        recorded,
         lifetime,
-        day,
-        touches=workload.touches(),
+        renewed=renewed,
+        visible_after=visible_after,
+        prefixes=prefixes or None,
+    ).rate
+
+
+@lru_cache(maxsize=1024)
+def _hit_rates(
+    traffic: Traffic,
+    starts: tuple[float, ...],
+    lifetime: float,
+    renewed: bool,
+    visible_after: float,
+) -> np.ndarray:
+    """The hit rate at each of so many starts a second, over all prefixes."""
+    if traffic.arrivals == "schedule":
+        return np.array([_schedule(traffic, s, lifetime, renewed, visible_after) for s in starts])
+    shares, counts = _shares(traffic)
+    hits = day_hit_rates(
+        np.outer(starts, shares / counts).ravel(),
+        lifetime,
+        Day(traffic.hours_per_day * 3600),
+        touches=traffic.touches,
         renewed=renewed,
         visible_after=visible_after,
     )
-    return float(shares @ hits)
+    return hits.reshape(len(starts), len(shares)) @ shares
 
 
-def _shares(workload: Workload) -> tuple[np.ndarray, np.ndarray]:
+def _shares(traffic: Traffic) -> tuple[np.ndarray, np.ndarray]:
     """Shares of the traffic, and how many prefixes have each together."""
-    if not workload.uneven or workload.prefixes == 1:
-        return np.array([1.0]), np.array([workload.prefixes])
-    return _zipf_groups(workload.prefixes)
+    if not traffic.uneven or traffic.prefixes == 1:
+        return np.array([1.0]), np.array([traffic.prefixes])
+    return _zipf_groups(traffic.prefixes)
 
 
 @lru_cache(maxsize=16)
@@ -127,13 +201,15 @@ def _zipf_groups(
     return sums, (ends - starts) * (prefixes / top)
 
 
-def _schedule(workload: Workload, lifetime: float, renewed: bool, visible_after: float) -> float:
-    gap = workload.prefixes / workload.starts_per_second
-    lasting = sum(touch.mean * touch.count for touch in workload.touches())
+def _schedule(
+    traffic: Traffic, starts: float, lifetime: float, renewed: bool, visible_after: float
+) -> float:
+    gap = traffic.prefixes / starts
+    lasting = sum(touch.mean * touch.count for touch in traffic.touches)
     idle = max(gap - lasting, 1e-9) if renewed else gap
     steady = schedule_hit_rate(idle, lifetime, renewed=renewed, visible_after=visible_after)
-    per_day = workload.hours_per_day * 3600 / gap
-    night = (24 - workload.hours_per_day) * 3600 + min(gap, workload.hours_per_day * 3600)
+    per_day = traffic.hours_per_day * 3600 / gap
+    night = (24 - traffic.hours_per_day) * 3600 + min(gap, traffic.hours_per_day * 3600)
     if night <= lifetime or per_day <= 0:
         return steady
     return steady * max(0.0, 1 - 1 / max(per_day, 1.0))
@@ -147,7 +223,7 @@ def conversation_hit_rates(
     People's pauses are exponential around their mean; the calls of a loop follow at a fixed gap.
     """
     if workload.unstable_top or workload.batch:
-        return np.zeros(len(calls.prompt))
+        return np.zeros(len(calls.in_loop))
     in_loop = 1.0 if workload.seconds_between_calls <= option.seconds else 0.0
     pause = workload.seconds_between_turns
     after_pause = -math.expm1(-option.seconds / pause) if pause else 1.0
@@ -191,16 +267,32 @@ def expected_tokens(
         prefix_hit = prefix_hit_rate(workload, option, visibility(workload, rules))
     calls = conversation(workload)
     stable = rules.cacheable(workload.prefix_tokens)
-    if option.stored:
-        read, write = stable * calls.keeps_prefix, np.zeros(len(calls.prompt))
-    elif placement == PREFIX:
-        keeps = _own_prefix_hit_rates(workload, option, calls)
-        alive = (1 - (1 - keeps) * (1 - prefix_hit)) * calls.keeps_prefix
-        read, write = stable * alive, stable * (1 - alive)
-    else:
-        read, write = _whole_conversation(workload, rules, option, prefix_hit, calls, stable)
+    read, write = read_and_written(workload, rules, option, placement, prefix_hit, calls, stable)
     prompt = calls.prompt.astype(float)
     return Expected(prompt, prompt - read - write, read, write, prefix_hit)
+
+
+def read_and_written(
+    workload: Workload,
+    rules: Rules,
+    option: CacheOption,
+    placement: str,
+    prefix_hit: float,
+    calls: Conversation,
+    stable: int | np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Expected tokens (read, written) of each call, `stable` of its prompt being cacheable.
+
+    `stable` may be a column (n, 1) of lengths when `calls.prompt` and `calls.previous` have a row
+    for each: (n, calls).
+    """
+    if option.stored:
+        return stable * calls.keeps_prefix, np.zeros(calls.prompt.shape)
+    if placement == PREFIX:
+        keeps = _own_prefix_hit_rates(workload, option, calls)
+        alive = (1 - (1 - keeps) * (1 - prefix_hit)) * calls.keeps_prefix
+        return stable * alive, stable * (1 - alive)
+    return _whole_conversation(workload, rules, option, prefix_hit, calls, stable)
 
 
 def _whole_conversation(
@@ -209,7 +301,7 @@ def _whole_conversation(
     option: CacheOption,
     prefix_hit: float,
     calls: Conversation,
-    stable: int,
+    stable: int | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(read, written) tokens expected of each call when all up to the latest message is cached."""
     own = conversation_hit_rates(workload, option, calls)

@@ -32,6 +32,11 @@ def sources() -> Mapping[str, str]:
     return overlay()["sources"]
 
 
+def cited(codes: str) -> tuple[str, ...]:
+    """What a row's `source` says in words: "LL, AD" names two. An unknown code stays itself."""
+    return tuple(sources().get(code, code) for code in re.split(r", *", codes))
+
+
 def as_of() -> date:
     """The day the overlay was last checked as a whole."""
     return date.fromisoformat(overlay()["as_of"])

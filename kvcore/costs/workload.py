@@ -155,8 +155,12 @@ class Conversation:
     keeps_prefix: np.ndarray
 
 
-def conversation(workload: Workload) -> Conversation:
-    """The calls of one conversation: each resends all that came before it."""
+def conversation(workload: Workload, prefix_tokens: np.ndarray | None = None) -> Conversation:
+    """The calls of one conversation: each resends all that came before it.
+
+    With `prefix_tokens`, n lengths instead of the workload's own, `prompt` and `previous` have a
+    row for each: (n, calls).
+    """
     history, chained, in_loop, keeps_prefix = _course(
         workload.calls,
         workload.calls_per_turn,
@@ -164,9 +168,11 @@ def conversation(workload: Workload) -> Conversation:
         workload.answer_tokens,
         workload.events,
     )
-    prompt = workload.prefix_tokens + history + workload.changing_tokens
-    before = np.concatenate([[0], prompt[:-1]])
-    return Conversation(prompt, np.where(chained, before, 0), in_loop, keeps_prefix)
+    stable = workload.prefix_tokens if prefix_tokens is None else prefix_tokens[:, None]
+    prompt = stable + history + workload.changing_tokens
+    previous = np.zeros_like(prompt)
+    previous[..., 1:] = np.where(chained[1:], prompt[..., :-1], 0)
+    return Conversation(prompt, previous, in_loop, keeps_prefix)
 
 
 @lru_cache(maxsize=256)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from datetime import UTC, date, datetime
-from functools import lru_cache
+from datetime import UTC, datetime
 
 import pandas as pd
 import streamlit as st
@@ -13,30 +12,21 @@ from kvcore import units
 from kvcore.charts import prompt_caching as charts
 from kvcore.costs import losses as loss_module
 from kvcore.costs import overlay
-from kvcore.costs.curves import (
-    break_even_frame,
-    options_frame,
-    prefix_frame,
-    rate_frame,
-    segments,
-    turns_frame,
-)
-from kvcore.costs.doubts import uncertainty_band
+from kvcore.costs.curves import options_frame, saving_curves, segments, turns_frame
+from kvcore.costs.doubts import Band
 from kvcore.costs.estimate import (
     Estimate,
-    ModelChoice,
     ModelEstimate,
     Outcome,
-    estimate_model,
     evaluate,
     next_quarter,
     repriced,
 )
 from kvcore.costs.losses import Loss, losses
+from kvcore.costs.pictures import drivers_table, prefix_table, rate_table
 from kvcore.costs.prices import ENGINE, PriceError, price_changes
 from kvcore.costs.report import segment_sentence, workload_sentences
 from kvcore.costs.rules import well_known_facts
-from kvcore.costs.workload import Workload
 from pages.caching.questions import PREFIX, Answers
 from pages.common.draw import draw
 from pages.common.page import export_row, share_link, sources
@@ -109,114 +99,59 @@ def _lifetime(main: ModelEstimate) -> Outcome | None:
     return next((o for o in main.outcomes if o.name == name), main.outcomes[0])
 
 
-def moves(found: Estimate, main: ModelEstimate, asked: Answers) -> None:
+def moves(main: ModelEstimate, band: Band | None) -> None:
     """Saving against requests an hour and against the length of the prefix."""
     lifetimes = tuple(outcome.name for outcome in main.outcomes)
     if not lifetimes:
         st.markdown("This provider sells no cache for this model that can be priced.")
         return
-    by_rate, by_prefix, flips = _curves(asked.main, asked.workload, asked.day)
+    curves = saving_curves(main)
+    flips = [segment_sentence(segment) for segment in segments(main, curves)]
     left, right = st.columns(2, gap="large")
     with left:
         st.markdown("**With requests an hour**")
         draw(
             charts.saving_by_rate,
-            by_rate,
+            rate_table(main, curves),
             alt="Saving as a share of the bill against requests an hour. " + " ".join(flips),
             lifetimes=lifetimes,
         )
-        for sentence in flips:
-            st.markdown(f"- {as_text(sentence)}")
+        st.markdown("The cheapest way:\n" + "\n".join(f"- {as_text(words)}" for words in flips))
     with right:
         st.markdown("**With the length of the stable prefix**")
         least = main.rules.minimum
         words = f"minimum {least.tokens:,}" if least else "no minimum known"
         draw(
             charts.saving_by_prefix,
-            by_prefix,
+            prefix_table(main),
             alt=f"Saving against the length of the stable prefix; {words} tokens.",
             lifetimes=lifetimes,
             least=words,
         )
         if least is not None:
-            unsure = "" if least.certain else ", uncertain"
+            unsure = "" if least.certain else ", not certain"
             st.caption(
                 as_text(
                     f"Below {least.tokens:,} tokens nothing is cached and no error says so "
-                    f"({least.source}, {least.date}{unsure}). {least.note}",
-                    300,
+                    f"(as of {least.date}{unsure}). {least.note} "
+                    f"Sources: {'; '.join(overlay.cited(least.source))}.",
+                    600,
                 )
             )
-    _band(main)
+    _how_sure(band)
 
 
-@lru_cache(maxsize=64)
-def _curves(
-    choice: ModelChoice, workload: Workload, day: date | None
-) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
-    """The two curves and where the answer flips: kept, because other widgets rerun the page."""
-    main = estimate_model(choice, workload, at=day)
-    flips = tuple(segment_sentence(segment) for segment in segments(main))
-    return _rates(main), _prefixes(main), flips
-
-
-def _rates(main: ModelEstimate) -> pd.DataFrame:
-    here = main.workload.requests_per_hour
-    curve = rate_frame(main, points=41)
-    low, high = curve["requests_per_hour"].min(), curve["requests_per_hour"].max()
-    marks = break_even_frame(main)
-    marks = marks[marks["requests_per_hour"].between(low, high)]
-    return pd.concat(
-        [
-            curve.assign(kind=charts.LINE),
-            marks.assign(kind=charts.BREAK_EVEN, saving=0.0, saving_share=0.0),
-            pd.DataFrame({"requests_per_hour": [here], "kind": [charts.HERE]}),
-        ],
-        ignore_index=True,
-    ).astype({"saving": float, "saving_share": float, "lifetime": object, "kind": object})
-
-
-def _prefixes(main: ModelEstimate) -> pd.DataFrame:
-    marks = [(main.workload.prefix_tokens, charts.HERE)]
-    if main.rules.minimum:
-        marks.append((main.rules.minimum.tokens, charts.MINIMUM))
-    return pd.concat(
-        [
-            prefix_frame(main, points=24).assign(kind=charts.LINE),
-            pd.DataFrame(marks, columns=["prefix_tokens", "kind"]),
-        ],
-        ignore_index=True,
-    ).astype({"saving": float, "lifetime": object, "kind": object})
-
-
-def _band(main: ModelEstimate) -> None:
-    band = uncertainty_band(main)
+def _how_sure(band: Band | None) -> None:
     if band is None or not band.drivers:
         return
-    st.markdown("**How sure this is**")
-    st.markdown(
-        as_text(
-            f"Between {units.dollars(band.low)} and {units.dollars(band.high)} saved a month. "
-            f"{band.sentence}",
-            300,
-        )
-    )
-    rows = [
-        (
-            f"{driver.name} ({driver.varied}){', provider unsure' if driver.is_fact else ''}",
-            float(driver.low),
-            float(driver.high),
-            float(band.saving),
-            order,
-        )
-        for order, driver in enumerate(band.drivers[:6])
-    ]
-    frame = pd.DataFrame(rows, columns=["driver", "low", "high", "saving", "order"])
+    between = f"Between {units.dollars(band.low)} and {units.dollars(band.high)} saved a month."
+    st.markdown(f"**How sure this is**\n\n{as_text(f'{between} {band.sentence}', 300)}")
+    table = drivers_table(band)
     draw(
         charts.doubts,
-        frame,
+        table,
         alt=f"How far each doubtful input moves the saving. {band.sentence}",
-        rows=len(frame),
+        rows=table.num_rows,
     )
 
 
@@ -468,16 +403,13 @@ def sources_and_export(found: Estimate, main: ModelEstimate, asked: Answers) -> 
     used = {main.rules.source, *(o.option.source for o in main.outcomes)}
     if rules.minimum:
         used.add(rules.minimum.source)
-    codes = {code.strip() for text in used for code in text.split(",")}
-    named = [
-        f"{code}: {as_text(words)}" for code, words in overlay.sources().items() if code in codes
-    ]
+    named = dict.fromkeys(words for text in sorted(used) for words in overlay.cited(text))
     sources(
         [
             f"Prices: {as_text(ENGINE)}, its bundled list, {main.rates.at:%Y-%m-%d}",
             f"Provider rules: checked {overlay.as_of():%Y-%m-%d}; "
             f"{'certain' if rules.certain else 'uncertain'} for this model",
-            *named,
+            *map(as_text, named),
         ]
     )
     for outcome in main.outcomes:

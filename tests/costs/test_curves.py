@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from kvcore.costs import estimate
@@ -17,11 +18,14 @@ from kvcore.costs.curves import (
     prefix_frame,
     rate_frame,
     saving_curve,
+    savings_by_prefix,
     segments,
     turns_frame,
 )
 from kvcore.costs.estimate import evaluate
+from kvcore.costs.expectation import prefix_hit_rate, prefix_hit_rates
 from kvcore.costs.traffic import storage_break_even
+from kvcore.costs.workload import COMPACTION, Event
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 ROUND_THE_CLOCK = {"hours_per_day": 24, "days_per_month": 30}
@@ -59,6 +63,77 @@ def test_the_break_even_is_where_the_saving_is_nothing():
     assert 60 / rate == pytest.approx(80.3, abs=0.05)
     frame = break_even_frame(model)
     assert sorted(frame["lifetime"]) == ["1 hour", "5 minutes"]
+
+
+BRACKETED = 1e-5
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "answers"),
+    [
+        ("claude-haiku-4-5", "anthropic", {}),
+        ("gemini-3.8-flash", "google", {"prefixes": 3}),
+        ("claude-sonnet-5", "anthropic", {"prefixes": 100, "uneven": True}),
+    ],
+)
+def test_the_sign_changes_within_a_hair_of_the_break_even(model, provider, answers):
+    here = one(model, provider, **answers)
+    found = 0
+    for outcome in here.outcomes:
+        curve = saving_curve(here, outcome.option)
+        for rate in break_even_rates(here, outcome.option):
+            assert curve(rate * (1 - BRACKETED)) * curve(rate * (1 + BRACKETED)) < 0
+            found += 1
+    assert found
+
+
+TRAFFIC = [
+    {},
+    {"turns": 6, "prefixes": 9, "uneven": True},
+    {"arrivals": "schedule", "prefixes": 2},
+    {"arrivals": "recorded", "recorded": (0.0, 10.0, 400.0, 500.0, 1300.0)},
+    {"parallel": 5, "send_one_first": True},
+    {"batch": True},
+    {"unstable_top": True},
+]
+
+
+@pytest.mark.parametrize("answers", TRAFFIC)
+def test_hit_rates_at_many_paces_are_those_at_each(answers):
+    rates = np.array([0.2, 3.0, 120.0, 5_000.0])
+    for provider, name in (("anthropic", "claude-sonnet-5"), ("openai", "gpt-5.6-sol")):
+        model = one(name, provider, **answers)
+        for option in model.rules.options:
+            each = [
+                prefix_hit_rate(replace(model.workload, requests_per_hour=rate), option, 1.5)
+                for rate in rates
+            ]
+            together = prefix_hit_rates(model.workload, option, 1.5, rates)
+            assert together == pytest.approx(each, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "answers"),
+    [
+        ("claude-haiku-4-5", "anthropic", {"turns": 4}),
+        ("gpt-4o", "openai", {"turns": 2, "calls_per_turn": 3}),
+        (
+            "gpt-5.6-sol",
+            "openai",
+            {"turns": 4, "changing_tokens": 9_000, "events": (Event(3, COMPACTION),)},
+        ),
+        ("gemini-3.8-flash", "google", {"prefixes": 3}),
+    ],
+)
+def test_a_drawn_saving_is_what_a_bill_of_that_length_says(model, provider, answers):
+    """Below and at the minimum, off the increment, and over the long-context price."""
+    here = one(model, provider, **answers)
+    lengths = np.array([0, 1, 1_023, 1_024, 1_500, 4_096, 6_001, 265_000, 272_000, 300_000])
+    there = [one(model, provider, **answers, prefix_tokens=int(length)) for length in lengths]
+    for option in here.rules.options:
+        exact = [float(each.outcome(option.id).saving) for each in there]
+        drawn = savings_by_prefix(here, option, lengths)
+        assert drawn == pytest.approx(exact, rel=1e-9, abs=1e-6)
 
 
 def test_segments_name_the_cheapest_and_where_it_flips():
