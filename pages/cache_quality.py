@@ -6,28 +6,74 @@ through_app()
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from kvcore import recordings
 from kvcore.charts.cache_quality import MEASURES
 from kvcore.jobs import State
 from kvcore.quality import Plan, TextError
 from pages.common import query
-from pages.common.jobs import progress, session_job
+from pages.common.jobs import Slot, progress, session_job
 from pages.common.page import export_row, header, refuse, share_link, sources
-from pages.quality import controls, results
+from pages.quality import controls as asking
+from pages.quality import results
 from pages.quality.results import Outcome
 from pages.quality.runs import measuring, outcome_of, recorded
 
-TABS = ("Recall by place", "It is gone", "Arithmetic", "How it is measured", "Export and link")
+RECALL, GONE, ARITHMETIC, HOW, EXPORT = TABS = (
+    "Recall by place",
+    "It is gone",
+    "Arithmetic",
+    "How it is measured",
+    "Export and link",
+)
 
 
-def start(title: str, name: str, plan: Plan) -> None:
+@st.fragment
+def controls(tab: str | None, place: DeltaGenerator | None) -> None:
+    """What the next run measures and its start; moving a setting leaves the results alone.
+
+    place: in the open tab, for what follows from the settings.
+    """
+    slot = session_job("cache_quality")
+    name = asking.choose_model()
+    title = asking.choose_text()
+    plan = asking.choose_plan()
+    wrong = asking.problem(title, plan)
+    if wrong:
+        refuse(wrong)
+    buttons = st.container(horizontal=True)
+    begin = buttons.button(
+        "Measure here",
+        type="primary",
+        key="cache_quality_start",
+        disabled=slot.active or wrong is not None,
+    )
+    if buttons.button("Stop", key="cache_quality_stop", disabled=not slot.active):
+        slot.stop()
+        slot.job.join(10)
+        st.rerun()
+    done = slot.job is not None and not slot.active
+    if done and buttons.button("Back to the recorded run", key="cache_quality_recorded"):
+        slot.job = None
+        st.rerun()
+    if begin:
+        start(slot, title, name, plan)
+    if tab == ARITHMETIC:
+        with place:
+            arithmetic(plan)
+    if tab == EXPORT:
+        with place:
+            share_link("cache_quality")
+
+
+def start(slot: Slot, title: str, name: str, plan: Plan) -> None:
     try:
-        text = controls.text_of(title, plan)
+        text = asking.text_of(title, plan)
     except TextError as error:
         refuse(str(error))
         return
-    slot.start(measuring(name, text, controls.source(title), plan))
+    slot.start(measuring(name, text, asking.source(title), plan))
     st.rerun()
 
 
@@ -44,7 +90,7 @@ def watch() -> None:
         st.rerun()
 
 
-def finished() -> Outcome:
+def finished(slot: Slot) -> Outcome:
     """The session's own run if it measured anything, else the recorded one."""
     job = slot.job
     if job is None:
@@ -64,7 +110,7 @@ def finished() -> Outcome:
     return outcome
 
 
-def arithmetic(outcome: Outcome, plan: Plan) -> None:
+def arithmetic(plan: Plan) -> None:
     data = recordings.read("cache_quality").data
     shape = (data["layers"], data["kv_heads"], data["head_dim"])
     layers, heads, dim = shape
@@ -114,16 +160,15 @@ def how() -> None:
 def export(outcome: Outcome) -> None:
     st.caption("Scores")
     settings = {"made": outcome.made}
-    export_row("cache_quality_scores", pd.DataFrame(outcome.scores), settings)
+    export_row("cache_quality_scores", lambda: pd.DataFrame(outcome.scores), settings)
     if outcome.recall:
         st.caption("Questions and answers")
-        export_row("cache_quality_recall", pd.DataFrame(outcome.recall), settings)
-    share_link("cache_quality")
+        export_row("cache_quality_recall", lambda: pd.DataFrame(outcome.recall), settings)
 
 
 query.check(
     {
-        **controls.RULES,
+        **asking.RULES,
         "cache_quality_measure": query.Named({key: key.capitalize() for key in MEASURES}),
         "cache_quality_tab": query.Choice(TABS),
     }
@@ -136,32 +181,6 @@ header(
 slot = session_job("cache_quality")
 answer = st.container()
 asked, shown = st.columns([2, 3], gap="large")
-
-with asked:
-    name = controls.choose_model()
-    title = controls.choose_text()
-    plan = controls.choose_plan()
-    wrong = controls.problem(title, plan)
-    if wrong:
-        refuse(wrong)
-    buttons = st.container(horizontal=True)
-    begin = buttons.button(
-        "Measure here",
-        type="primary",
-        key="cache_quality_start",
-        disabled=slot.active or wrong is not None,
-    )
-    if buttons.button("Stop", key="cache_quality_stop", disabled=not slot.active):
-        slot.stop()
-        slot.job.join(10)
-        st.rerun()
-    done = slot.job is not None and not slot.active
-    if done and buttons.button("Back to the recorded run", key="cache_quality_recorded"):
-        slot.job = None
-        st.rerun()
-    if begin:
-        start(title, name, plan)
-
 with shown:
     st.segmented_control(
         "Measure of quality",
@@ -175,24 +194,28 @@ with shown:
         "the most likely next token.",
     )
     if slot.active:
+        with asked:
+            controls(None, None)
         st.fragment(watch, run_every=0.7)()
         st.stop()
-    outcome = finished()
+    outcome = finished(slot)
     st.caption(outcome.made)
     results.picture(outcome, st.session_state.cache_quality_measure)
 
 with answer:
     results.metrics(outcome)
 
-bodies = (
-    lambda: results.recall_map(outcome),
-    lambda: results.gone(outcome),
-    lambda: arithmetic(outcome, plan),
-    how,
-    lambda: export(outcome),
-)
+bodies = {
+    RECALL: lambda: results.recall_map(outcome),
+    GONE: lambda: results.gone(outcome),
+    HOW: how,
+    EXPORT: lambda: export(outcome),
+}
 tabs = st.tabs(TABS, key="cache_quality_tab", on_change="rerun", bind="query-params")
-for tab, body in zip(tabs, bodies, strict=True):
-    if tab.open:
-        with tab:
-            body()
+shown_name, shown_tab = next(pair for pair in zip(TABS, tabs, strict=True) if pair[1].open)
+with shown_tab:
+    if shown_name in bodies:
+        bodies[shown_name]()
+    of_settings = st.container()
+with asked:
+    controls(shown_name, of_settings)

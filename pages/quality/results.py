@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 import streamlit as st
 
 from kvcore import units
@@ -16,6 +17,16 @@ from pages.common.draw import draw
 from pages.common.text import as_text
 
 Row = dict[str, Any]
+
+SCORES = pa.schema(
+    [
+        ("treatment", pa.string()),
+        ("kind", pa.string()),
+        ("perplexity", pa.float64()),
+        ("divergence", pa.float64()),
+        ("unchanged", pa.float64()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,17 @@ class Outcome:
     def score(self, part: str) -> Row | None:
         """The first score with this in its treatment's name."""
         return next((row for row in self.scores if part in row["treatment"]), None)
+
+    @cached_property
+    def numbered(self) -> list[tuple[int, Row]]:
+        """The scores with a number each, as the picture and the table beside it use."""
+        rows = [row for row in self.scores if row["treatment"] != REFERENCE.name]
+        return list(enumerate(rows, start=1))
+
+    @cached_property
+    def cells(self) -> list[Row]:
+        """Hits by treatment and place."""
+        return hits_by_place(self.recall)
 
 
 def metrics(outcome: Outcome) -> None:
@@ -57,7 +79,7 @@ def _score_metric(
 
 
 def _recall_metric(column: st.delta_generator.DeltaGenerator, outcome: Outcome) -> None:
-    cells = {(cell["treatment"], cell["place"]): cell for cell in hits_by_place(outcome.recall)}
+    cells = {(cell["treatment"], cell["place"]): cell for cell in outcome.cells}
     windows = [name for name, place in cells if name.startswith("Window") and place == "early"]
     kept = cells.get((FULL.name, "early"))
     if not windows or kept is None:
@@ -72,13 +94,27 @@ def _recall_metric(column: st.delta_generator.DeltaGenerator, outcome: Outcome) 
     column.caption(f"{kept['shown']} with the full cache")
 
 
-def scores_frame(outcome: Outcome) -> pd.DataFrame:
-    """The scores with a number each, as the picture and the table beside it use."""
-    frame = pd.DataFrame(outcome.scores)
-    frame = frame[frame["treatment"] != REFERENCE.name].reset_index(drop=True)
-    frame.insert(0, "number", range(1, len(frame) + 1))
-    frame["cache_mib"] = frame["cache_bytes"] / units.MIB
-    return frame
+def scores_table(outcome: Outcome) -> pa.Table:
+    """What the picture of quality against memory draws."""
+    table = pa.Table.from_pylist([row for _, row in outcome.numbered], schema=SCORES)
+    mib = [row["cache_bytes"] / units.MIB for _, row in outcome.numbered]
+    numbers = [number for number, _ in outcome.numbered]
+    return table.append_column("cache_mib", pa.array(mib)).append_column("number", [numbers])
+
+
+def scores_shown(outcome: Outcome) -> pa.Table:
+    """The same in words, a line each."""
+    rows = [row for _, row in outcome.numbered]
+    return pa.table(
+        {
+            "": [number for number, _ in outcome.numbered],
+            "Cache": [row["treatment"] for row in rows],
+            "Size": [units.mib(row["cache_bytes"]) for row in rows],
+            "Perplexity": [f"{row['perplexity']:.2f}" for row in rows],
+            "Divergence": [f"{row['divergence']:.4f}" for row in rows],
+            "Unchanged": [units.percent(row["unchanged"]) for row in rows],
+        }
+    )
 
 
 def picture(outcome: Outcome, measure: str) -> None:
@@ -86,26 +122,8 @@ def picture(outcome: Outcome, measure: str) -> None:
     if len(outcome.scores) < 2:
         st.caption("The first scores take a few seconds each.")
         return
-    frame = scores_frame(outcome)
-    draw(
-        charts.quality,
-        frame[
-            ["number", "treatment", "kind", "cache_mib", "perplexity", "divergence", "unchanged"]
-        ],
-        alt=takeaway(outcome),
-        measure=measure,
-    )
-    st.dataframe(
-        {
-            "": frame["number"],
-            "Cache": frame["treatment"],
-            "Size": frame["cache_bytes"].map(units.mib),
-            "Perplexity": frame["perplexity"].map(lambda value: f"{value:.2f}"),
-            "Divergence": frame["divergence"].map(lambda value: f"{value:.4f}"),
-            "Unchanged": frame["unchanged"].map(units.percent),
-        },
-        hide_index=True,
-    )
+    draw(charts.quality, scores_table(outcome), alt=takeaway(outcome), measure=measure)
+    st.dataframe(scores_shown(outcome), hide_index=True)
 
 
 def takeaway(outcome: Outcome) -> str:
@@ -127,31 +145,21 @@ def recall_map(outcome: Outcome) -> None:
     if not outcome.recall:
         st.caption("No questions were asked in this run yet; recall comes after the scores.")
         return
-    cells = pd.DataFrame(hits_by_place(outcome.recall))
-    full = cells[cells["treatment"] == FULL.name]
-    right, asked = int(full["hits"].sum()), int(full["asked"].sum())
-    words = f"The full cache answers {right} of {asked} questions right"
-    forgetful = cells[cells["treatment"].str.contains("indow") & (cells["place"] != "late")]
-    if len(forgetful):
-        found, tried = int(forgetful["hits"].sum()), int(forgetful["asked"].sum())
-        words += f"; windows, with and without sinks, {found} of {tried} about what left them"
-    st.markdown(f"{words}.")
+    words = recall_words(outcome.cells)
+    st.markdown(words)
     left, right_column = st.columns([3, 2], gap="large")
     with left:
-        draw(charts.hits, cells, alt=f"{words}.")
+        draw(charts.hits, pa.Table.from_pylist(outcome.cells), alt=words)
     with right_column:
-        table = cells.pivot_table(
-            index="treatment", columns="place", values="shown", aggfunc="first", sort=False
-        )
-        st.dataframe(table.rename_axis("Cache").reset_index(), hide_index=True)
+        st.dataframe(recall_table(outcome.cells), hide_index=True)
         st.caption(
             "Right means that the first number of the model's own greedy answer is the one hidden."
         )
     with st.expander("Every question and answer"):
         st.dataframe(
-            pd.DataFrame(outcome.recall)[
+            pa.Table.from_pylist(outcome.recall).select(
                 ["seed", "place", "distance", "fact", "treatment", "answer", "hit"]
-            ],
+            ),
             hide_index=True,
         )
     if outcome.texts:
@@ -159,6 +167,29 @@ def recall_map(outcome: Outcome) -> None:
             for text in outcome.texts:
                 st.caption(f"Seed {text['seed']}")
                 st.code(text["text"], language=None, wrap_lines=True, height=260)
+
+
+def recall_words(cells: Sequence[Row]) -> str:
+    """How many questions the full cache answers, and how many windows do about what left them."""
+    full = [cell for cell in cells if cell["treatment"] == FULL.name]
+    words = f"The full cache answers {_hits(full)} questions right"
+    windows = [each for each in cells if "indow" in each["treatment"] and each["place"] != "late"]
+    if windows:
+        words += f"; windows, with and without sinks, {_hits(windows)} about what left them"
+    return f"{words}."
+
+
+def _hits(cells: Sequence[Row]) -> str:
+    return f"{sum(cell['hits'] for cell in cells)} of {sum(cell['asked'] for cell in cells)}"
+
+
+def recall_table(cells: Sequence[Row]) -> pa.Table:
+    """A line for each treatment, a column for each place, in the order they were asked."""
+    shown = {(cell["treatment"], cell["place"]): cell["shown"] for cell in cells}
+    treatments = list(dict.fromkeys(cell["treatment"] for cell in cells))
+    places = list(dict.fromkeys(cell["place"] for cell in cells))
+    columns = {place: [shown.get((name, place)) for name in treatments] for place in places}
+    return pa.table({"Cache": treatments, **columns})
 
 
 def gone(outcome: Outcome) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from kvcore import recordings
@@ -56,6 +57,7 @@ def outcome_of(job: Job) -> Outcome:
     )
 
 
+@lru_cache
 def recorded() -> Outcome:
     recording = recordings.read("cache_quality")
     data = recording.data
