@@ -10,7 +10,6 @@ st.set_page_config(
 st.set_option("client.showSidebarNavigation", True)
 
 SECTIONS = {
-    "": [("tour", "Guided tour")],
     "See it run": [("live_timing", "Live timing"), ("cache_lab", "Cache lab")],
     "Size it": [("calculator", "Memory calculator"), ("gqa", "Sharing heads")],
     "Manage it": [("paging", "Paging"), ("cache_quality", "Cache quality")],
@@ -18,13 +17,23 @@ SECTIONS = {
     "Take it further": [("server", "Your own server"), ("whiteboard", "Whiteboard")],
 }
 
+home = st.Page("pages/tour.py", title="Guided tour", url_path="home", default=True)
+
+
+def tour() -> None:
+    """The home page has no address but "/": whoever writes "/tour" is sent there."""
+    st.switch_page(home, query_params=st.query_params.to_dict())
+
+
 page = st.navigation(
     {
-        section: [
-            st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "tour")
-            for name, title in pages
-        ]
-        for section, pages in SECTIONS.items()
+        "": [home, st.Page(tour, title="Guided tour", url_path="tour", visibility="hidden")],
+        **{
+            section: [
+                st.Page(f"pages/{name}.py", title=title, url_path=name) for name, title in named
+            ]
+            for section, named in SECTIONS.items()
+        },
     }
 )
 

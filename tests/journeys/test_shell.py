@@ -23,7 +23,7 @@ def new_server(chromium_path):
     stop_server(process)
 
 
-@pytest.mark.parametrize("path", ["/", "/whiteboard"])
+@pytest.mark.parametrize("path", ["/", "/whiteboard", "/tour"])
 def test_no_old_menu_at_a_first_visit(new_server, page: Page, path):
     page.add_init_script(WATCH_THE_MENU)
     visit(page, new_server + path)
@@ -41,6 +41,13 @@ def test_the_app_asks_nobody_but_its_own_server(app_url, page: Page):
     own = app_url.removeprefix("http://")
     outside = [url for url in asked if own not in url and not url.startswith(("data:", "blob:"))]
     assert outside == []
+
+
+def test_the_tour_answers_at_its_name_and_keeps_its_settings(app_url, page: Page):
+    visit(page, app_url + "/tour?tour_step=7")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("reread")
+    assert "Page not found" not in page.content()
+    assert "tour_step=7" in page.url
 
 
 def test_phone_width_has_no_sideways_scroll(app_url, phone: Page):
