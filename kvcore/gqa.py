@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import pandas as pd
+import pyarrow as pa
 
 from kvcore import units
 from kvcore.architecture import Architecture, LayerKind
@@ -56,50 +57,66 @@ class Setting:
         return users_at(deployment, self.tokens).total
 
     @cached_property
+    def every_way(self) -> tuple[Setting, ...]:
+        """The same with each even way to share, from MHA down to MQA; itself among them."""
+        ways = sharings(self.sharing.num_query_heads)
+        return tuple(
+            self if way == self.sharing else self.sharing_as(way.num_kv_heads) for way in ways
+        )
+
+    @cached_property
     def as_mha(self) -> Setting:
-        return self.sharing_as(self.sharing.num_query_heads)
+        return self.every_way[0]
 
 
-def head_frame(sharing: Sharing) -> pd.DataFrame:
+@lru_cache(maxsize=64)
+def head_table(sharing: Sharing) -> pa.Table:
     """A row per query head: its place, its drawer and the drawer's place, both from 0 to 1."""
-    return pd.DataFrame(
-        [
-            {
-                "query_head": head,
-                "kv_head": sharing.kv_head_of(head),
-                "query_x": (head + 0.5) / sharing.num_query_heads,
-                "kv_x": (sharing.kv_head_of(head) + 0.5) / sharing.num_kv_heads,
-                "first_of_group": head % sharing.group_size == 0,
-            }
-            for head in range(sharing.num_query_heads)
-        ]
+    heads = range(sharing.num_query_heads)
+    drawers = [sharing.kv_head_of(head) for head in heads]
+    return pa.table(
+        {
+            "query_head": list(heads),
+            "kv_head": drawers,
+            "query_x": [(head + 0.5) / sharing.num_query_heads for head in heads],
+            "kv_x": [(drawer + 0.5) / sharing.num_kv_heads for drawer in drawers],
+            "first_of_group": [head % sharing.group_size == 0 for head in heads],
+        }
     )
 
 
-def ladder_frame(setting: Setting) -> pd.DataFrame:
+def ladder_table(setting: Setting) -> pa.Table:
     """A row per drawer of every even way to share, from MHA down to MQA.
 
     start, end: the query heads it spans, as [start, end).
     """
-    rows = []
-    for step, sharing in enumerate(sharings(setting.sharing.num_query_heads)):
-        here = setting.sharing_as(sharing.num_kv_heads)
-        chosen = sharing == setting.sharing
-        for kv_head, group in enumerate(sharing.groups):
-            rows.append(
-                {
-                    "sharing": sharing.name,
-                    "label": f"{sharing.name} (chosen)" if chosen else sharing.name,
-                    "step": step,
-                    "kv_head": kv_head,
-                    "start": group.start,
-                    "end": group.stop,
-                    "state": "chosen" if chosen else "other",
-                    "readers": _span(group),
-                    "cache": units.gib(here.cache_bytes),
-                }
-            )
-    return pd.DataFrame(rows)
+    boxes = _ladder_boxes(setting.sharing)
+    caches = pa.array([units.gib(way.cache_bytes) for way in setting.every_way])
+    return boxes.append_column("cache", caches.take(boxes["step"].combine_chunks()))
+
+
+@lru_cache(maxsize=64)
+def _ladder_boxes(chosen: Sharing) -> pa.Table:
+    """The ladder but for the sizes."""
+    ways = list(enumerate(sharings(chosen.num_query_heads)))
+    rows = [
+        (step, way, kv_head, group)
+        for step, way in ways
+        for kv_head, group in enumerate(way.groups)
+    ]
+    labels = {way: f"{way.name} (chosen)" if way == chosen else way.name for _, way in ways}
+    return pa.table(
+        {
+            "sharing": [way.name for _, way, _, _ in rows],
+            "label": [labels[way] for _, way, _, _ in rows],
+            "step": [step for step, _, _, _ in rows],
+            "kv_head": [kv_head for _, _, kv_head, _ in rows],
+            "start": [group.start for _, _, _, group in rows],
+            "end": [group.stop for _, _, _, group in rows],
+            "state": ["chosen" if way == chosen else "other" for _, way, _, _ in rows],
+            "readers": [_span(group) for _, _, _, group in rows],
+        }
+    )
 
 
 def _span(group: range) -> str:
@@ -108,26 +125,22 @@ def _span(group: range) -> str:
     return f"query heads {group.start} to {group.stop - 1}"
 
 
-def memory_frame(setting: Setting) -> pd.DataFrame:
+def memory_table(setting: Setting) -> pa.Table:
     """A row per even way to share: bytes of one request, users, and both against MHA."""
-    mha = setting.as_mha
-    rows = []
-    for sharing in sharings(setting.sharing.num_query_heads):
-        here = setting.sharing_as(sharing.num_kv_heads)
-        rows.append(
-            {
-                "sharing": sharing.name,
-                "kv_heads": sharing.num_kv_heads,
-                "queries_per_drawer": sharing.group_size,
-                "cache_bytes": here.cache_bytes,
-                "gib": here.cache_bytes / units.GIB,
-                "cache": units.gib(here.cache_bytes),
-                "times_less": mha.cache_bytes / here.cache_bytes,
-                "users": here.users,
-                "state": "chosen" if sharing == setting.sharing else "other",
-            }
-        )
-    return pd.DataFrame(rows)
+    ways, mha = setting.every_way, setting.as_mha
+    return pa.table(
+        {
+            "sharing": [way.sharing.name for way in ways],
+            "kv_heads": [way.sharing.num_kv_heads for way in ways],
+            "queries_per_drawer": [way.sharing.group_size for way in ways],
+            "cache_bytes": [way.cache_bytes for way in ways],
+            "gib": [way.cache_bytes / units.GIB for way in ways],
+            "cache": [units.gib(way.cache_bytes) for way in ways],
+            "times_less": [mha.cache_bytes / way.cache_bytes for way in ways],
+            "users": [way.users for way in ways],
+            "state": ["chosen" if way == setting else "other" for way in ways],
+        }
+    )
 
 
 def as_mha(architecture: Architecture) -> Architecture | None:
@@ -147,14 +160,16 @@ def as_mha(architecture: Architecture) -> Architecture | None:
     return replace(architecture, layers=layers, low_layers=None)
 
 
-def comparable_models() -> list[str]:
+@lru_cache
+def comparable_models() -> tuple[str, ...]:
     """Names of catalogue models of which an MHA twin can be worked out."""
-    return [name for name, model in MODELS.items() if as_mha(model.architecture) is not None]
+    return tuple(name for name, model in MODELS.items() if as_mha(model.architecture) is not None)
 
 
-def simple_models() -> list[str]:
+@lru_cache
+def simple_models() -> tuple[str, ...]:
     """Those whose layers all attend alike and share evenly, so that five numbers describe them."""
-    return [name for name in comparable_models() if shape_of(MODELS[name]) is not None]
+    return tuple(name for name in comparable_models() if shape_of(MODELS[name]) is not None)
 
 
 @dataclass(frozen=True)

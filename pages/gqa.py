@@ -7,7 +7,7 @@ through_app()
 import streamlit as st
 
 from kvcore import units
-from kvcore.gqa import Setting, memory_frame
+from kvcore.gqa import Setting, memory_table
 from pages.common import query
 from pages.common.page import export_row, header, share_link, sources
 from pages.sharing import memory, pooling, shape, timing
@@ -70,7 +70,7 @@ def where_from() -> None:
 
 
 def export(setting: Setting) -> None:
-    export_row("gqa_sharing", memory_frame(setting), memory.settings_of(setting))
+    export_row("gqa_sharing", memory_table(setting).to_pandas, memory.settings_of(setting))
     share_link("gqa")
 
 

@@ -12,9 +12,9 @@ from kvcore.gqa import (
     Setting,
     as_mha,
     comparable_models,
-    head_frame,
-    ladder_frame,
-    memory_frame,
+    head_table,
+    ladder_table,
+    memory_table,
     models_frame,
     shape_of,
     sharing_words,
@@ -33,7 +33,7 @@ def test_llama_in_80_gb_serves_61_users():
 
 
 def test_every_sharing_divides_the_bytes():
-    frame = memory_frame(LLAMA_8B).set_index("sharing")
+    frame = memory_table(LLAMA_8B).to_pandas().set_index("sharing")
     assert list(frame.index) == ["MHA", "GQA-16", "GQA-8", "GQA-4", "GQA-2", "MQA"]
     assert frame["times_less"].tolist() == [1, 2, 4, 8, 16, 32]
     assert frame.loc["GQA-8", "state"] == "chosen"
@@ -44,11 +44,11 @@ def test_every_sharing_divides_the_bytes():
 def test_pictures_show_every_head_once(heads, seed):
     kv_heads = seed.choice([count for count in range(1, heads + 1) if heads % count == 0])
     sharing = Sharing(heads, kv_heads)
-    frame = head_frame(sharing)
+    frame = head_table(sharing).to_pandas()
     assert frame["query_head"].tolist() == list(range(heads))
     assert frame["first_of_group"].sum() == kv_heads
     assert frame["query_x"].between(0, 1).all()
-    ladder = ladder_frame(Setting(sharing, 2, 64, 100, "bf16", 10**9, 0))
+    ladder = ladder_table(Setting(sharing, 2, 64, 100, "bf16", 10**9, 0)).to_pandas()
     for _, boxes in ladder.groupby("sharing"):
         assert boxes["start"].tolist() == [0, *boxes["end"].tolist()[:-1]]
         assert boxes["end"].iloc[-1] == heads

@@ -5,14 +5,15 @@ from __future__ import annotations
 import streamlit as st
 
 from kvcore import units
+from kvcore.attention import Sharing
 from kvcore.catalog import GPUS
 from kvcore.charts import gqa as charts
 from kvcore.gqa import (
     Setting,
     comparable_models,
-    head_frame,
-    ladder_frame,
-    memory_frame,
+    head_table,
+    ladder_table,
+    memory_table,
     models_frame,
 )
 from pages.common import query
@@ -23,7 +24,7 @@ from pages.sharing.timing import best_measured
 MODELS_SHOWN = ("Llama-3.1-8B", "Qwen2.5-7B-Instruct", "Qwen3-32B", "Gemma-3-27B", "Falcon-7B")
 MOST_MODELS = 8
 
-RULES = {"gqa_models": query.Choice(tuple(comparable_models()))}
+RULES = {"gqa_models": query.Choice(comparable_models())}
 
 
 def metrics(setting: Setting) -> None:
@@ -31,11 +32,12 @@ def metrics(setting: Setting) -> None:
     sharing, mha = setting.sharing, setting.as_mha
     columns = st.columns(4)
     columns[0].metric(
-        sharing.name,
-        f"{sharing.group_size} to a drawer",
-        help="How many query heads read the same keys and values.",
+        "Query heads per KV head",
+        f"{sharing.group_size} ({sharing.name})",
+        help="A query head is a reader. A KV head is what it reads: one key and one value for "
+        "every token. Readers that share a KV head are counted together.",
     )
-    columns[0].caption(f"{sharing.num_query_heads} query heads, {sharing.num_kv_heads} KV heads")
+    columns[0].caption(_who_reads(sharing))
     columns[1].metric(
         "Cache of one request",
         units.gib(setting.cache_bytes),
@@ -52,6 +54,13 @@ def metrics(setting: Setting) -> None:
     )
     columns[2].caption(f"{units.count(mha.users)} as MHA")
     _time_metric(columns[3], setting)
+
+
+def _who_reads(sharing: Sharing) -> str:
+    readers, kept = sharing.num_query_heads, sharing.num_kv_heads
+    if sharing.name == "MHA":
+        return f"nothing shared: {readers} readers, {kept} sets of keys and values"
+    return f"{readers} readers share {kept} set{'s' * (kept > 1)} of keys and values"
 
 
 def _time_metric(column: st.delta_generator.DeltaGenerator, setting: Setting) -> None:
@@ -71,7 +80,6 @@ def _time_metric(column: st.delta_generator.DeltaGenerator, setting: Setting) ->
 
 def picture(setting: Setting) -> None:
     sharing = setting.sharing
-    frame = head_frame(sharing)
     if sharing.name == "MHA":
         words = f"Each of the {sharing.num_query_heads} query heads has a drawer of its own."
     else:
@@ -81,7 +89,7 @@ def picture(setting: Setting) -> None:
         )
     draw(
         charts.heads,
-        frame,
+        head_table(sharing),
         alt=words,
         num_query_heads=sharing.num_query_heads,
         num_kv_heads=sharing.num_kv_heads,
@@ -89,7 +97,7 @@ def picture(setting: Setting) -> None:
     st.caption(f"{words} Only the drawers are kept in memory. After Ainslie et al. 2023, figure 2.")
     draw(
         charts.ladder,
-        ladder_frame(setting),
+        ladder_table(setting),
         alt=f"From MHA down to MQA each row has fewer and wider drawers; {sharing.name} is chosen.",
         num_query_heads=sharing.num_query_heads,
     )
@@ -97,15 +105,15 @@ def picture(setting: Setting) -> None:
 
 
 def every_sharing(setting: Setting) -> None:
-    frame = memory_frame(setting)
-    chosen = frame[frame["state"] == "chosen"].iloc[0]
+    table = memory_table(setting)
+    less = setting.as_mha.cache_bytes / setting.cache_bytes
     draw(
         charts.memory,
-        frame,
-        alt=f"{chosen['sharing']} takes {chosen['cache']}, {chosen['times_less']:.1f} times less "
+        table,
+        alt=f"{setting.sharing.name} takes {units.gib(setting.cache_bytes)}, {less:.1f} times less "
         "than MHA.",
     )
-    export_row("gqa_memory", frame, settings_of(setting))
+    export_row("gqa_memory", table.to_pandas, settings_of(setting))
 
 
 def real_models(setting: Setting) -> None:

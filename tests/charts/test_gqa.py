@@ -12,7 +12,7 @@ from kvcore import recordings
 from kvcore.attention import FORMULATIONS, Sharing
 from kvcore.charts import cache_quality, gqa
 from kvcore.charts.theme import spec
-from kvcore.gqa import Setting, head_frame, ladder_frame, memory_frame, models_frame
+from kvcore.gqa import Setting, head_table, ladder_table, memory_table, models_frame
 from kvcore.quality import hits_by_place
 
 SETTING = Setting(Sharing(8, 2), 2, 64, 1_000, "bf16", 10**9, 0)
@@ -24,9 +24,9 @@ def drawn():
     timing = pd.DataFrame(recorded["timing"])
     scores = pd.DataFrame(quality["scores"])
     scores = scores.assign(number=range(len(scores)), cache_mib=scores["cache_bytes"] / 2**20)
-    yield gqa.heads, head_frame(SETTING.sharing), GROUPED["heads"]
-    yield gqa.ladder, ladder_frame(SETTING), GROUPED["ladder"]
-    yield gqa.memory, memory_frame(SETTING), {}
+    yield gqa.heads, head_table(SETTING.sharing).to_pandas(), GROUPED["heads"]
+    yield gqa.ladder, ladder_table(SETTING).to_pandas(), GROUPED["ladder"]
+    yield gqa.memory, memory_table(SETTING).to_pandas(), {}
     yield gqa.models, models_frame(["Llama-3.1-8B"], 1_000, "bf16"), {}
     yield gqa.speed_up, timing, {"sharing": "GQA-8", "formulations": tuple(FORMULATIONS)}
     yield gqa.pooling, pd.DataFrame(recorded["pooling"]["scores"]), {}

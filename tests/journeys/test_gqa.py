@@ -21,13 +21,13 @@ def metrics(page: Page) -> str:
 
 def test_turning_from_one_sharing_to_another(page: Page, app_url: str) -> None:
     visit(page, f"{app_url}/gqa")
-    assert "4 to a drawer" in metrics(page)
+    assert "4 (GQA-8)" in metrics(page)
     expect(page.get_by_test_id("stVegaLiteChart").first).to_be_visible()
     slider = page.get_by_role("slider", name="KV heads")
     slider.focus()
     slider.press("End")
     settled(page)
-    assert "32 to a drawer" in metrics(page)
+    assert "32 (MQA)" in metrics(page)
     assert "gqa_sharing=MQA" in page.url
     page.get_by_role("tab", name="Export and link").click()
     link = page.get_by_test_id("stCode").last.inner_text().strip()
@@ -39,7 +39,7 @@ def test_turning_from_one_sharing_to_another(page: Page, app_url: str) -> None:
 
     other = page.context.browser.new_page()
     visit(other, link)
-    assert "32 to a drawer" in metrics(other)
+    assert "32 (MQA)" in metrics(other)
     other.close()
 
 

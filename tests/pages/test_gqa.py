@@ -19,19 +19,19 @@ def metric(app, label):
 
 def test_the_numbers_of_the_first_view(open_page):
     app = open_page("gqa")
-    assert metric(app, "GQA-8").value == "4 to a drawer"
+    assert metric(app, "Query heads per KV head").value == "4 (GQA-8)"
     assert metric(app, "Cache of one request").value == "1.00 GiB"
     assert "4.00 GiB as MHA: 4.0×" in [caption.value for caption in app.caption]
     assert metric(app, "Attention runs").value.endswith("× as fast")
 
 
 @pytest.mark.parametrize(
-    ("sharing", "size", "drawer"),
-    [("MHA", "4.00 GiB", "1 to a drawer"), ("MQA", "128.00 MiB", "32 to a drawer")],
+    ("sharing", "size", "readers"),
+    [("MHA", "4.00 GiB", "1 (MHA)"), ("MQA", "128.00 MiB", "32 (MQA)")],
 )
-def test_every_divisor_is_a_stop(open_page, sharing, size, drawer):
+def test_every_divisor_is_a_stop(open_page, sharing, size, readers):
     app = open_page("gqa", gqa_sharing=sharing)
-    assert metric(app, sharing).value == drawer
+    assert metric(app, "Query heads per KV head").value == readers
     assert metric(app, "Cache of one request").value.replace("0.12 GiB", "128.00 MiB") == size
     slider = app.select_slider(key="gqa_sharing")
     assert slider.options == ["MHA", "GQA-16", "GQA-8", "GQA-4", "GQA-2", "MQA"]
@@ -55,7 +55,7 @@ def test_a_link_that_does_not_divide_is_refused_with_a_sentence(open_page):
     words = " ".join(warning.value for warning in app.warning)
     assert "not one of MHA" in words
     assert "a whole number from 1 to 128" in words
-    assert metric(app, "GQA-8").value == "4 to a drawer"
+    assert metric(app, "Query heads per KV head").value == "4 (GQA-8)"
 
 
 @pytest.mark.parametrize("name", ["Qwen2.5-7B-Instruct", "Falcon-7B", "Llama-3.1-405B"])
