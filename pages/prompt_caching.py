@@ -32,32 +32,32 @@ TABS = (
 def answer(found: Estimate, main: ModelEstimate, band: Band | None) -> None:
     """The sentence, four numbers, and the page to forward."""
     st.subheader(as_text(main.sentence, 400), anchor=False)
-    columns = st.columns(4)
-    columns[0].metric(
+    row = st.container(horizontal=True)
+    row.metric(
         "Without caching, a month",
         units.dollars(main.without.total),
         help="Every prompt token at the price of fresh input, and the answers.",
     )
-    columns[1].metric(
+    row.metric(
         "With the cheapest lifetime" if main.saving >= 0 else "With the least bad lifetime",
         units.dollars(main.best.bill.total) if main.best else "no cache sold",
         help="The cheapest of all lifetimes this provider sells, writes and storage included.",
     )
-    columns[2].metric(
+    row.metric(
         "Saving, likely range",
         f"{units.dollars(band.low)} to {units.dollars(band.high)}" if band else "none",
         help="Traffic, lengths and unsure provider facts varied one by one, added in quadrature. "
         + (band.sentence if band else ""),
     )
     share = float(main.untouchable / main.without.total) if main.without.total else 0.0
-    columns[3].metric(
+    row.metric(
         "Beyond any cache",
         units.percent(share),
         help="Answers, and what changes in every request: caching cannot touch this part.",
     )
     details.age(main)
-    row = st.container(horizontal=True)
-    row.download_button(
+    files = st.container(horizontal=True)
+    files.download_button(
         "Summary (HTML)",
         lambda: summary_html(found, about=main),
         file_name="prompt_caching.html",
@@ -66,7 +66,7 @@ def answer(found: Estimate, main: ModelEstimate, band: Band | None) -> None:
         key="prompt_caching_summary_html",
         help="One page to forward: the answer, the bill, the lifetimes, losses and fixes.",
     )
-    row.download_button(
+    files.download_button(
         "Summary (Markdown)",
         lambda: summary_markdown(found, about=main),
         file_name="prompt_caching.md",

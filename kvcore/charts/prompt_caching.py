@@ -47,7 +47,7 @@ def bill(frame: pd.DataFrame) -> alt.LayerChart:
             label=f"datum.dollars / datum.top > 0.07 ? ({_short_dollars('datum.dollars')}) : ''"
         )
         .encode(
-            y=alt.Y("scenario:N", title=None, sort=None, axis=alt.Axis(labelLimit=200)),
+            y=alt.Y("scenario:N", title=None, sort=None, axis=_UNLABELLED),
             x=alt.X(
                 "dollars:Q",
                 title="Dollars a month",
@@ -57,7 +57,7 @@ def bill(frame: pd.DataFrame) -> alt.LayerChart:
             order=alt.Order("order:Q"),
         )
     )
-    bars = base.mark_bar().encode(
+    bars = base.mark_bar(size=30).encode(
         color=colour("token_class", CLASSES),
         tooltip=[
             alt.Tooltip("scenario:N", title="Bill"),
@@ -68,7 +68,8 @@ def bill(frame: pd.DataFrame) -> alt.LayerChart:
     labels = base.mark_text(color="black", fontSize=11).encode(
         x=alt.X("dollars:Q", stack="zero", bandPosition=0.5), text="label:N"
     )
-    return (bars + labels).properties(height=270)
+    names = _above(base.transform_filter("datum.order === 0"), "scenario", 23)
+    return _apart(bars + labels + names).properties(height=270)
 
 
 def saving_by_rate(frame: pd.DataFrame, lifetimes: tuple[str, ...] = ()) -> alt.LayerChart:
@@ -98,8 +99,9 @@ def saving_by_rate(frame: pd.DataFrame, lifetimes: tuple[str, ...] = ()) -> alt.
         alt.Chart(frame)
         .transform_filter(f"datum.kind === '{BREAK_EVEN}'")
         .transform_calculate(
-            label="'pays from ' + format(datum.requests_per_hour, ',.2~r') + ' / h'"
+            pays="'pays from ' + format(datum.requests_per_hour, ',.3~r') + ' / h'"
         )
+        .transform_calculate(label="[datum.lifetime, datum.pays]")
         .encode(x=x, y=y)
     )
     marks = painted(
@@ -209,27 +211,27 @@ def models(frame: pd.DataFrame, rows: int = 3) -> alt.LayerChart:
 
 def doubts(frame: pd.DataFrame, rows: int = 4) -> alt.LayerChart:
     """How far each doubtful input moves the saving. Columns: driver, low, high, saving, order."""
-    y = alt.Y("driver:N", title=None, sort=alt.SortField("order"), axis=alt.Axis(labelLimit=230))
-    spans = painted(
-        alt.Chart(frame)
-        .mark_bar(height=12)
-        .encode(
-            x=alt.X("low:Q", title="Saved (dollars a month)", axis=_dollar_axis(tickCount=6),
-                    scale=alt.Scale(zero=False)),
-            x2="high:Q",
-            y=y,
-            tooltip=[
-                alt.Tooltip("driver:N", title="Varied"),
-                alt.Tooltip("low:Q", title="At least ($)", format=_DOLLARS),
-                alt.Tooltip("high:Q", title="At most ($)", format=_DOLLARS),
-            ],
-        ),
-        Role.CACHED,
-    )  # fmt: skip
-    estimate = painted(
-        alt.Chart(frame).mark_tick(thickness=3, size=20).encode(x="saving:Q", y=y), Role.FOLLOWED
+    y = alt.Y("driver:N", title=None, sort=alt.SortField("order"), axis=_UNLABELLED)
+    x = alt.X(
+        "low:Q",
+        title="Saved (dollars a month)",
+        axis=_dollar_axis(tickCount=6),
+        scale=alt.Scale(zero=False),
     )
-    return _apart(spans + estimate).properties(height=70 + 34 * rows)
+    base = alt.Chart(frame)
+    spans = base.mark_bar(height=12).encode(
+        x=x,
+        x2="high:Q",
+        y=y,
+        tooltip=[
+            alt.Tooltip("driver:N", title="Varied"),
+            alt.Tooltip("low:Q", title="At least ($)", format=_DOLLARS),
+            alt.Tooltip("high:Q", title="At most ($)", format=_DOLLARS),
+        ],
+    )
+    estimate = base.mark_tick(thickness=3, size=20).encode(x="saving:Q", y=y)
+    drawn = painted(spans, Role.CACHED) + painted(estimate, Role.FOLLOWED)
+    return _apart(drawn + _above(base.encode(y=y), "driver", 16)).properties(height=70 + 44 * rows)
 
 
 def hit_rate(frame: pd.DataFrame, series: tuple[str, ...] = (), by: str = "hour") -> alt.Chart:
@@ -292,7 +294,15 @@ def lifetimes(frame: pd.DataFrame, rows: int = 4) -> alt.LayerChart:
     return _apart(bars + words).properties(height=70 + 40 * rows)
 
 
+_UNLABELLED = alt.Axis(labels=False, ticks=False, domain=False)
 _CALLS = alt.Axis(labelAngle=0, labelOverlap=True)
+
+
+def _above(rows: alt.Chart, field: str, dy: int) -> alt.Chart:
+    """The names of the rows over their bars rather than beside them, where a phone has no room."""
+    return rows.mark_text(align="left", dy=-dy, fontSize=11, tooltip=None).encode(
+        x=alt.value(0), text=f"{field}:N"
+    )
 
 
 def _lines(frame: pd.DataFrame, lifetimes: tuple[str, ...]) -> alt.Chart:

@@ -34,6 +34,7 @@ from kvcore.costs.workload import conversation
 
 NO_CACHING = "no caching"
 LOWEST_RATE, HIGHEST_RATE = 0.01, 100_000.0
+STEPS = np.linspace(0, 1, 34)
 
 CLASS_WORDS = {
     "fresh": "fresh input",
@@ -104,13 +105,18 @@ def break_even_rates(model: ModelEstimate, option: CacheOption) -> tuple[float, 
     return _break_evens(saving_curve(model, option))
 
 
-def _break_evens(curve: SavingCurve) -> tuple[float, ...]:
+def _break_evens(
+    curve: SavingCurve, low: float = LOWEST_RATE, high: float = HIGHEST_RATE
+) -> tuple[float, ...]:
+    """The break-evens of a curve from `low` to `high`."""
     grid = rate_grid()
     loses = curve.at(grid) < 0
-    return tuple(
+    changes = (loses[1:] != loses[:-1]) & (grid[1:] >= low) & (grid[:-1] <= high)
+    found = (
         _change(lambda rates: curve.at(rates) < 0, grid[index], grid[index + 1])
-        for index in np.flatnonzero(loses[1:] != loses[:-1])
+        for index in np.flatnonzero(changes)
     )
+    return tuple(rate for rate in found if low <= rate <= high)
 
 
 def _change(answer: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> float:
@@ -119,7 +125,7 @@ def _change(answer: Callable[[np.ndarray], np.ndarray], low: float, high: float)
     Three times a 33rd of the way that is left: to some millionths of the rate.
     """
     for _ in range(3):
-        rates = np.geomspace(low, high, 34)
+        rates = low * (high / low) ** STEPS
         answers = answer(rates)
         differs = answers[1:-1] != answers[0]
         after = int(np.argmax(differs)) + 1 if differs.any() else len(rates) - 1
@@ -222,16 +228,19 @@ def rate_frame(model: ModelEstimate, points: int = 49) -> pd.DataFrame:
 
 
 def break_even_rows(
-    model: ModelEstimate, curves: Sequence[SavingCurve] | None = None
+    curves: Sequence[SavingCurve], low: float = LOWEST_RATE, high: float = HIGHEST_RATE
 ) -> list[tuple[str, float]]:
-    """(lifetime, requests an hour) wherever an option's saving changes sign."""
-    curves = saving_curves(model) if curves is None else curves
-    return [(curve.option.name, rate) for curve in curves for rate in _break_evens(curve)]
+    """(lifetime, requests an hour) wherever a saving changes sign, from `low` to `high`."""
+    return [
+        (curve.option.name, rate) for curve in curves for rate in _break_evens(curve, low, high)
+    ]
 
 
 def break_even_frame(model: ModelEstimate) -> pd.DataFrame:
     """Columns lifetime, requests_per_hour: where each option's saving changes sign."""
-    return pd.DataFrame(break_even_rows(model), columns=["lifetime", "requests_per_hour"])
+    return pd.DataFrame(
+        break_even_rows(saving_curves(model)), columns=["lifetime", "requests_per_hour"]
+    )
 
 
 def prefix_rows(model: ModelEstimate, points: int = 40) -> list[tuple[int, str, float]]:

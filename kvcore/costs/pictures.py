@@ -68,10 +68,10 @@ def rate_table(model: ModelEstimate, curves: Sequence[SavingCurve], points: int 
     its break-evens within the picture, and where the workload stands."""
     lines = [(*row, LINE) for row in rate_rows(model, points, curves)]
     rates = [row[0] for row in lines]
+    within = (min(rates), max(rates)) if rates else (0.0, 0.0)
     marks = [
         (rate, lifetime, 0.0, 0.0, BREAK_EVEN)
-        for lifetime, rate in break_even_rows(model, curves)
-        if min(rates) <= rate <= max(rates)
+        for lifetime, rate in break_even_rows(curves, *within)
     ]
     here = (model.workload.requests_per_hour, None, None, None, HERE)
     return _table(_RATES, [*lines, *marks, here])

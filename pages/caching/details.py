@@ -116,7 +116,8 @@ def moves(main: ModelEstimate, band: Band | None) -> None:
             alt="Saving as a share of the bill against requests an hour. " + " ".join(flips),
             lifetimes=lifetimes,
         )
-        st.markdown("The cheapest way:\n" + "\n".join(f"- {as_text(words)}" for words in flips))
+        lead = "From its diamond on a lifetime costs less than no caching. The cheapest choice:\n"
+        st.markdown("\n".join([lead, *(f"- {as_text(words)}" for words in flips)]))
     with right:
         st.markdown("**With the length of the stable prefix**")
         least = main.rules.minimum

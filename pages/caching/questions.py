@@ -161,20 +161,24 @@ def choice_of(name: str) -> ModelChoice:
     )
 
 
+LINK: dict[str, Rule] = {
+    f"{PREFIX}{name}": rule
+    for name, rule in {
+        **{name: Number(low, high, whole=name in WHOLE) for name, (low, high) in BOUNDS.items()},
+        **{name: Choice(("true", "false")) for name, v in DEFAULTS.items() if v is False},
+        "arrivals": Choice(tuple(ARRIVALS)),
+        "model": Text(120),
+        "tier": Choice(TIERS),
+        "speed": Choice(SPEEDS),
+        "geo": Choice(REGIONS),
+    }.items()
+}
+"""What a setting of the link may be."""
+
+
 def check_link() -> None:
     """Say which settings of the link cannot be used."""
-    rules: dict[str, Rule] = {
-        f"{PREFIX}{name}": Number(low, high, whole=name in WHOLE)
-        for name, (low, high) in BOUNDS.items()
-    }
-    rules |= {
-        f"{PREFIX}{name}": Choice(("true", "false")) for name, v in DEFAULTS.items() if v is False
-    }
-    rules[f"{PREFIX}arrivals"] = Choice(tuple(ARRIVALS))
-    rules[f"{PREFIX}model"] = Text(120)
-    rules |= {f"{PREFIX}tier": Choice(TIERS), f"{PREFIX}speed": Choice(SPEEDS)}
-    rules[f"{PREFIX}geo"] = Choice(REGIONS)
-    check(rules)
+    check(LINK)
 
 
 def ask_models() -> tuple[str, list[str]]:
@@ -329,10 +333,11 @@ def ask_traffic() -> dict[str, Any]:
 
 def _row(*questions: tuple[str, str, float, str]) -> dict[str, Any]:
     given = {}
-    for column, (name, label, step, why) in zip(st.columns(len(questions)), questions, strict=True):
+    row = st.container(horizontal=True, gap="xsmall", vertical_alignment="bottom")
+    for name, label, step, why in questions:
         kind = int if name in WHOLE else float
         low, high = BOUNDS[name]
-        given[name] = column.number_input(
+        given[name] = row.number_input(
             label,
             min_value=kind(low),
             max_value=kind(high),
@@ -402,8 +407,9 @@ def ask_terms() -> Terms:
             persist_state="session",
             help="Past prices and announced ones count. Empty for today's.",
         )
+        row = st.container(horizontal=True, gap="xsmall", vertical_alignment="bottom")
         called = [
-            column.selectbox(
+            row.selectbox(
                 label,
                 options,
                 key=f"{PREFIX}{name}",
@@ -411,14 +417,10 @@ def ask_terms() -> Terms:
                 persist_state="session",
                 help=why,
             )
-            for column, (name, label, options, why) in zip(
-                st.columns(3),
-                (
-                    ("tier", "Service tier", TIERS, "As the provider names it."),
-                    ("speed", "Speed", SPEEDS, "Fast modes multiply every price."),
-                    ("geo", "Processed in", REGIONS, "Regions may cost a tenth more."),
-                ),
-                strict=True,
+            for name, label, options, why in (
+                ("tier", "Service tier", TIERS, "As the provider names it."),
+                ("speed", "Speed", SPEEDS, "Fast modes multiply every price."),
+                ("geo", "Processed in", REGIONS, "Regions may cost a tenth more."),
             )
         ]
         st.caption(
@@ -435,9 +437,9 @@ def ask_terms() -> Terms:
         }
         typed = {}
         for start in (0, 3):
-            columns = st.columns(3)
-            for column, name in zip(columns, list(names)[start : start + 3], strict=True):
-                typed[name] = column.text_input(
+            row = st.container(horizontal=True, gap="xsmall", vertical_alignment="bottom")
+            for name in list(names)[start : start + 3]:
+                typed[name] = row.text_input(
                     names[name],
                     key=f"{PREFIX}contract_{name}",
                     max_chars=20,
