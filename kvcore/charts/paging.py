@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import altair as alt
 import pandas as pd
 
 from kvcore.charts.theme import Role, colour, dash, painted
-from kvcore.paging.frames import NEVER, ROUNDED, SEGMENT_NAMES
+from kvcore.paging.frames import NEVER, ROUNDED, SEGMENT_NAMES, STRENGTH
 from kvcore.paging.sharing import ALPACA_HERE, ALPACA_PAPER, THESE
 
 SEGMENTS = dict(
@@ -31,7 +33,10 @@ def figure_2(frame: pd.DataFrame) -> alt.LayerChart:
         x=alt.X("start:Q", title="Share of the pool (%)", scale=alt.Scale(domain=[0, 100])),
         x2="end:Q",
         color=colour("segment", SEGMENTS).legend(
-            values=list(SEGMENTS), orient="top", direction="horizontal", columns=4
+            values=list(SEGMENTS),
+            orient="top",
+            direction="horizontal",
+            columns=alt.ExprRef("width < 330 ? 2 : 4"),
         ),
         tooltip=[
             alt.Tooltip("bar:N", title="Policy"),
@@ -64,7 +69,10 @@ def memory_map(frame: pd.DataFrame) -> alt.LayerChart:
     )
     base = alt.Chart(frame)
     pieces = (
-        base.mark_rect(strokeWidth=0.6, stroke="currentColor", strokeOpacity=0.45)
+        base.transform_calculate(
+            strength=f"{json.dumps(STRENGTH)}[datum.what]", shade="(datum.request + 20) % 20"
+        )
+        .mark_rect(strokeWidth=0.6, stroke="currentColor", strokeOpacity=0.45)
         .encode(
             x=x,
             x2="x2:Q",
@@ -107,10 +115,14 @@ def memory_map(frame: pd.DataFrame) -> alt.LayerChart:
     return layers.resolve_scale(color="independent").properties(height=430)
 
 
-def free_space(frame: pd.DataFrame, step: int) -> alt.LayerChart:
-    """All that is free against what one request could get. Columns: step, policy, what, slots."""
+def free_space(frame: pd.DataFrame) -> alt.LayerChart:
+    """All that is free against what one request could get, with a rule at the step looked at.
+
+    Columns as `frames.at_step` gives them.
+    """
     lines = (
         alt.Chart(frame)
+        .transform_filter("isValid(datum.step)")
         .mark_line(interpolate="step-after")
         .encode(
             x=alt.X("step:Q", title="Step"),
@@ -126,8 +138,7 @@ def free_space(frame: pd.DataFrame, step: int) -> alt.LayerChart:
     )
     now = painted(
         alt.Chart(frame)
-        .transform_aggregate(rows="count()")
-        .transform_calculate(now=str(step))
+        .transform_filter("isValid(datum.now)")
         .mark_rule(strokeWidth=2)
         .encode(x="now:Q"),
         Role.FOLLOWED,
@@ -141,12 +152,11 @@ def curve(
     column: str,
     y_title: str,
     x_title: str,
-    chosen: float,
     x_log: bool = False,
 ) -> alt.LayerChart:
     """One output against one setting, with a rule at the value now chosen.
 
-    Columns: value and the one asked for.
+    Columns: value, the one asked for, and chosen: the value now chosen, in every row.
     """
     scale = alt.Scale(type="log", base=2) if x_log else alt.Scale(zero=False)
     line = painted(
@@ -164,8 +174,7 @@ def curve(
     )
     rule = painted(
         alt.Chart(frame)
-        .transform_aggregate(rows="count()")
-        .transform_calculate(chosen=str(chosen))
+        .transform_aggregate(chosen="max(chosen)")
         .mark_rule(strokeDash=[4, 4], clip=True)
         .encode(x="chosen:Q"),
         Role.FOLLOWED,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import pandas as pd
+import pyarrow as pa
 
 from kvcore.paging.buddy import buddy_roots, buddy_size
 from kvcore.paging.contiguous import ContiguousPool
@@ -30,12 +31,13 @@ from kvcore.paging.simulation import PAPER_NUM_SLOTS
 from kvcore.units import GIB
 
 
-def paper_notes() -> list[str]:
+@cache
+def paper_notes() -> tuple[str, ...]:
     """Where the paper's own figures do not agree, with the numbers that show it."""
     implied = {policy: implied_tokens_per_request(bar) for policy, bar in FIGURE_2.items()}
     paged = FIGURE_2["paged"]
     holds = 100 * paged.batch_size * tokens_of_figure_11() / TABLE_1[0].slots
-    return [
+    return (
         f"The paper does not agree with itself on vLLM. {paged.split.token_states} % of the pool "
         f"shared by {paged.batch_size} requests is {implied['paged']:.0f} tokens a request; its "
         f"three Orca bars imply {implied['contiguous-pow2']:.0f} to "
@@ -45,7 +47,7 @@ def paper_notes() -> list[str]:
         "Its two thin vLLM segments, reserved and internal, are equal to the last digit (1.04 % "
         "each), so the empty slots of blocks were probably halved between them. Counted strictly "
         "nearly all of them will be filled.",
-    ]
+    )
 
 
 def alpaca_note(outcomes: Sequence[Outcome]) -> str:
@@ -130,9 +132,14 @@ def _slack_line(served: Sequence[Request], scenario: Scenario) -> str:
     )
 
 
-def fit_table(request: Request, scenario: Scenario) -> pd.DataFrame:
+def fit_rows(request: Request, scenario: Scenario) -> pa.Table:
     """What each policy gives one request in an empty pool, and whether it can ever be served."""
-    return pd.DataFrame([_fit_row(policy, request, scenario) for policy in POLICIES])
+    return pa.Table.from_pylist([_fit_row(policy, request, scenario) for policy in POLICIES])
+
+
+def fit_table(request: Request, scenario: Scenario) -> pd.DataFrame:
+    """`fit_rows` as a frame."""
+    return fit_rows(request, scenario).to_pandas()
 
 
 def _fit_row(policy: str, request: Request, scenario: Scenario) -> dict[str, object]:

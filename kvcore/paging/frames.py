@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
+import pyarrow as pa
 
 from kvcore.paging.outcome import Outcome
 from kvcore.paging.paper import ALL_SEGMENTS, FIGURE_2
@@ -30,20 +31,52 @@ FILLED, LATER, NEVER, ROUNDED, FREE = (
     "added by rounding up",
     "free",
 )
-MAP_FIELDS = (
-    "x", "x2", "y", "y2", "what", "strength", "shade", "request", "tokens", "place", "owners",
-    "tag", "followed",
-)  # fmt: skip
 # How solid a part of the map is: only what holds a token is drawn in full.
 STRENGTH = {FILLED: 1.0, LATER: 0.35, NEVER: 0.12, ROUNDED: 0.12, FREE: 0.0}
 
+# Words that repeat from row to row are sent once.
+WORDS = pa.dictionary(pa.int8(), pa.string())
+_BARS = pa.schema(
+    [
+        ("bar", pa.string()),
+        ("source", pa.string()),
+        ("segment", pa.string()),
+        ("start", pa.float64()),
+        ("end", pa.float64()),
+        ("middle", pa.float64()),
+        ("percent", pa.float64()),
+        ("shown", pa.string()),
+        ("batch", pa.float64()),
+        ("batch_shown", pa.string()),
+    ]
+)
+_MAP = pa.schema(
+    [
+        ("x", pa.float32()),
+        ("x2", pa.float32()),
+        ("y", pa.float32()),
+        ("y2", pa.float32()),
+        ("what", WORDS),
+        ("request", pa.int32()),
+        ("tokens", pa.int32()),
+        ("place", pa.string()),
+        ("owners", pa.string()),
+        ("tag", pa.string()),
+        ("followed", pa.bool_()),
+    ]
+)
+_FREE = pa.schema(
+    [("step", pa.int32()), ("policy", WORDS), ("what", WORDS), ("slots", pa.float32())]
+)
+_NOW = pa.schema([*_FREE, ("now", pa.int32())])
 
-def bars(
+
+def bars_table(
     outcomes: Sequence[Outcome],
     with_paper: bool,
     buddy_slack: str = "external",
     block_slack: str = "strict",
-) -> pd.DataFrame:
+) -> pa.Table:
     """Figure 2: bar, segment, start, end and percent, a label where it fits, requests at once."""
     rows = []
     for outcome in outcomes:
@@ -52,13 +85,30 @@ def bars(
             rows += _bar(f"{outcome.system}, {PAPER}", PAPER, paper.split, paper.batch_size)
         split = outcome.split(buddy_slack, block_slack)
         rows += _bar(f"{outcome.system}, {HERE}", HERE, split, outcome.batch_size)
-    return pd.DataFrame(
-        rows,
-        columns=[
-            "bar", "source", "segment", "start", "end", "middle", "percent", "shown", "batch",
-            "batch_shown",
+    return _table(_BARS, rows)
+
+
+def bars(
+    outcomes: Sequence[Outcome],
+    with_paper: bool,
+    buddy_slack: str = "external",
+    block_slack: str = "strict",
+) -> pd.DataFrame:
+    """`bars_table` as a frame."""
+    return bars_table(outcomes, with_paper, buddy_slack, block_slack).to_pandas()
+
+
+def _table(columns: pa.Schema, rows: Sequence[tuple]) -> pa.Table:
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return pa.table(
+        [
+            pa.array(column, field.type.value_type).dictionary_encode().cast(field.type)
+            if field.type == WORDS
+            else pa.array(column, field.type)
+            for column, field in zip(values, columns, strict=True)
         ],
-    )  # fmt: skip
+        schema=columns,
+    )
 
 
 def _bar(name: str, source: str, split: Split, batch: float) -> list[tuple]:
@@ -85,9 +135,9 @@ def _bar(name: str, source: str, split: Split, batch: float) -> list[tuple]:
     return rows
 
 
-def gaps(
+def gaps_table(
     outcomes: Sequence[Outcome], buddy_slack: str = "external", block_slack: str = "strict"
-) -> pd.DataFrame:
+) -> pa.Table:
     """Here minus the paper, in words: points for each labelled segment, percent for the batch."""
     rows = []
     for outcome in outcomes:
@@ -101,7 +151,14 @@ def gaps(
             row[SEGMENT_NAMES[segment]] = _signed(gap) if segment in paper.labelled else NOT_PRINTED
         row["At once (%)"] = _signed(100 * (outcome.batch_size / paper.batch_size - 1))
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pa.Table.from_pylist(rows)
+
+
+def gaps(
+    outcomes: Sequence[Outcome], buddy_slack: str = "external", block_slack: str = "strict"
+) -> pd.DataFrame:
+    """`gaps_table` as a frame."""
+    return gaps_table(outcomes, buddy_slack, block_slack).to_pandas()
 
 
 def _signed(gap: float) -> str:
@@ -149,7 +206,7 @@ def preemption_log(outcome: Outcome) -> pd.DataFrame:
     )
 
 
-def memory_map(state: PoolState, followed: int | None = None) -> tuple[pd.DataFrame, float]:
+def map_table(state: PoolState, followed: int | None = None) -> tuple[pa.Table, float]:
     """The pool as rectangles in rows of `MAP_COLUMNS` slots, and how many slots are shown.
 
     A large pool is shown from slot 0 as far as `MAX_MAP_RECTANGLES` go.
@@ -162,8 +219,13 @@ def memory_map(state: PoolState, followed: int | None = None) -> tuple[pd.DataFr
             shown = run[0]
             break
         rows += _rectangles(*run, width)
-    frame = pd.DataFrame(rows, columns=MAP_FIELDS)
-    return frame, shown
+    return _table(_MAP, rows), shown
+
+
+def memory_map(state: PoolState, followed: int | None = None) -> tuple[pd.DataFrame, float]:
+    """`map_table` as a frame."""
+    table, shown = map_table(state, followed)
+    return table.to_pandas(), shown
 
 
 def _runs(state: PoolState, followed: int | None) -> Iterator[tuple]:
@@ -235,10 +297,8 @@ def _rectangles(
             y,
             y + width * 0.9,
             what,
-            STRENGTH[what],
-            request % 20,
             request,
-            tokens,
+            int(tokens),
             place,
             owners,
             str(request) if wide else "",
@@ -269,16 +329,29 @@ def curve(points: Iterable[tuple[float, Outcome]]) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def free_over_time(outcomes: Sequence[Outcome], up_to: int) -> pd.DataFrame:
+def free_table(outcome: Outcome, up_to: int) -> pa.Table:
     """All that is free and the largest chunk of it, in slots, at the moments kept."""
-    rows = [
-        (moment.step, outcome.label, what, slots)
-        for outcome in outcomes
-        for moment in outcome.moments
-        if moment.step <= up_to
-        for what, slots in (
-            ("all free slots", moment.free),
-            ("largest usable", moment.largest_free),
-        )
-    ]
-    return pd.DataFrame(rows, columns=["step", "policy", "what", "slots"])
+    return _table(_FREE, list(_free_rows(outcome, up_to)))
+
+
+def at_step(free: pa.Table, step: int) -> pa.Table:
+    """A `free_table` with a row more, whose `now` is the step that is looked at."""
+    return pa.concat_tables(
+        [
+            free.append_column("now", pa.nulls(free.num_rows, pa.int32())),
+            _table(_NOW, [(None, None, None, None, step)]),
+        ]
+    )
+
+
+def free_over_time(outcomes: Sequence[Outcome], up_to: int) -> pd.DataFrame:
+    """`free_table` of several runs, as a frame."""
+    rows = [row for outcome in outcomes for row in _free_rows(outcome, up_to)]
+    return pd.DataFrame(rows, columns=_FREE.names)
+
+
+def _free_rows(outcome: Outcome, up_to: int) -> Iterator[tuple[int, str, str, float]]:
+    for moment in outcome.moments:
+        if moment.step <= up_to:
+            yield moment.step, outcome.label, "all free slots", moment.free
+            yield moment.step, outcome.label, "largest usable", moment.largest_free

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from kvcore.paging.experiments import saturated_rate
@@ -23,6 +23,17 @@ from kvcore.paging.traces import Trace
 
 SHAREGPT, ALPACA, LOGNORMAL, TRACE = "sharegpt", "alpaca", "lognormal", "trace"
 QUEUE, POISSON, RECORDED = "queue", "poisson", "recorded"
+
+
+# Settings that only some policies heed. Contiguous pools never run out under who is in.
+_IN_BLOCKS = ("paged", "demand-paged")
+_OF_A_POLICY = {
+    "block_size": ("paged",),
+    "page_bytes": ("demand-paged",),
+    "tensor_bytes": ("demand-paged",),
+    "watermark": _IN_BLOCKS,
+    "preemption": _IN_BLOCKS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,21 @@ class Scenario:
     def record(self, policy: str, requests: Sequence[Request]) -> SimulationResult:
         """The same, keeping who owned which slots at every step."""
         return simulate(requests, policy, record=True, **self.settings)
+
+    def seen_by(self, policy: str) -> Scenario:
+        """The same with every setting that this policy pays no heed to at its default.
+
+        Two scenarios that look alike to a policy run alike. Poisson arrivals are paced by what
+        "paged" serves, so there every setting counts.
+        """
+        if self.arrivals == POISSON:
+            return self
+        ignored = {
+            field.name: field.default
+            for field in fields(self)
+            if field.name in _OF_A_POLICY and policy not in _OF_A_POLICY[field.name]
+        }
+        return replace(self, **ignored)
 
     def first(self, count: int) -> Scenario:
         """The same with at most `count` requests."""

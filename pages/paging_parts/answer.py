@@ -43,8 +43,10 @@ def metrics(outcomes: Sequence[Outcome]) -> None:
         "computed again per token generated",
         delta_color="off",
         delta_arrow="off",
-        help=f"Paged requests were put out {units.count(paged.preemptions)} times, "
-        f"{paged.preemptions_per_request:.2f} times each on average. Full memory is not free.",
+        help="When the pool is full, the request that came last is put out so that older ones can "
+        "go on, and its tokens are computed again later: work done twice. Here that happened "
+        f"{units.count(paged.preemptions)} times, {paged.preemptions_per_request:.2f} times a "
+        "request on average.",
     )
 
 

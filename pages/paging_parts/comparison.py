@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import streamlit as st
 
+from kvcore.paging import POLICIES
 from kvcore.paging.explain import pool_arithmetic
 from kvcore.paging.outcome import Outcome
+from kvcore.paging.recording import Recording
 from kvcore.paging.requests import Request
-from kvcore.paging.results import SimulationResult
 from kvcore.paging.scenario import TRACE, Scenario
 from kvcore.paging.sharing import Savings, savings, shared_runs
 from kvcore.paging.traces import Trace
+from pages.paging_parts.player import LAST_STEP
 
 AT_ONCE = 7_200
 
@@ -43,6 +46,9 @@ class Comparison:
     def first(self, count: int) -> Comparison:
         return replace(self, scenario=self.scenario.first(count))
 
+    def seen_by(self, policy: str) -> Comparison:
+        return replace(self, scenario=self.scenario.seen_by(policy))
+
     def requests(self) -> list[Request]:
         return self.scenario.requests(self.trace)
 
@@ -50,14 +56,25 @@ class Comparison:
 KEY = {Comparison: lambda comparison: comparison.key}
 
 
-@st.cache_data(max_entries=24, hash_funcs=KEY, show_spinner="Running the five policies")
 def run_all(comparison: Comparison) -> list[Outcome]:
-    return list(comparison.scenario.run_all(comparison.requests()))
+    """Every policy's run; a setting moved runs those anew that heed it."""
+    requests = cache(comparison.requests)
+    return [_ran(comparison.seen_by(policy), policy, requests) for policy in POLICIES]
+
+
+@st.cache_resource(max_entries=96, hash_funcs=KEY, show_spinner="Running the policies")
+def _ran(comparison: Comparison, policy: str, _requests: Callable[[], list[Request]]) -> Outcome:
+    return comparison.scenario.run(policy, _requests())
+
+
+def recorded(comparison: Comparison, policy: str) -> Recording:
+    return _recorded(comparison.seen_by(policy), policy)
 
 
 @st.cache_resource(max_entries=6, hash_funcs=KEY, show_spinner="Recording where every request lies")
-def recorded(comparison: Comparison, policy: str) -> SimulationResult:
-    return comparison.scenario.record(policy, comparison.requests())
+def _recorded(comparison: Comparison, policy: str) -> Recording:
+    run = comparison.scenario.record(policy, comparison.requests())
+    return Recording(run, LAST_STEP)
 
 
 @st.cache_data(max_entries=12, hash_funcs=KEY, show_spinner="Running with and without sharing")

@@ -77,7 +77,7 @@ def choose_policy() -> str:
 
 
 def show_curve(points: Sequence[tuple[float, Outcome]], setting: str, chosen: float) -> None:
-    frame = frames.curve(points)
+    frame = frames.curve(points).assign(chosen=chosen)
     for column, (field, title) in zip(st.columns(2) * 2, MEASURES.items(), strict=True):
         values = ", ".join(
             f"{value:g}: {y:.2f}" for value, y in zip(frame["value"], frame[field], strict=True)
@@ -91,5 +91,4 @@ def show_curve(points: Sequence[tuple[float, Outcome]], setting: str, chosen: fl
                 y_title=title,
                 x_title=CURVE_AXES[setting],
                 x_log=setting in ("block_size", "num_slots"),
-                chosen=chosen,
             )

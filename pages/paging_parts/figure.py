@@ -21,13 +21,16 @@ def bars(outcomes: Sequence[Outcome], slack: Slack, with_paper: bool) -> None:
     shares = ", ".join(f"{o.system} {o.split().token_states:.0f} %" for o in outcomes)
     draw(
         charts.figure_2,
-        frames.bars(outcomes, with_paper, *slack),
+        frames.bars_table(outcomes, with_paper, *slack),
         alt=f"Share of the pool that holds tokens: {shares}.",
     )
     st.caption(
         "Tokens: keys and values. Reserved: for tokens that will come. Internal: given to a "
         "request and never used. External: between requests, free or lost in rounding up. Right "
-        "of each bar: requests that run at once."
+        "of each bar: requests that run at once.\n\n"
+        "Orca (Max), Orca (Pow2) and Orca (Oracle) are the paper's names for three ways to give a "
+        "request one chunk when it comes. Max: as long as the model allows. Pow2: its output "
+        "rounded up to a power of two. Oracle: exactly what it will need, as if that were known."
     )
 
 
@@ -42,9 +45,8 @@ def beside_the_paper(scenario: Scenario, outcomes: Sequence[Outcome], slack: Sla
 def gaps(outcomes: Sequence[Outcome], slack: Slack) -> None:
     st.markdown("**Here minus the paper**, in points; requests at once in percent")
     st.dataframe(
-        frames.gaps(outcomes, *slack),
+        frames.gaps_table(outcomes, *slack),
         hide_index=True,
         alt="Gap between simulation and paper for each labelled segment of Figure 2.",
     )
-    for note in paper_notes():
-        st.caption(note)
+    st.caption("\n\n".join(paper_notes()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from kvcore.paging import Request
-from kvcore.paging.explain import fit_table
+from kvcore.paging.explain import fit_rows
 from kvcore.paging.scenario import Scenario
 from pages.common.query import Number
 
@@ -37,7 +37,7 @@ def show(scenario: Scenario) -> None:
         help="What it turns out to be; only “know the output” knows it beforehand.",
     )
     st.dataframe(
-        fit_table(Request(prompt, output), scenario),
+        fit_rows(Request(prompt, output), scenario),
         hide_index=True,
         column_config={
             name: st.column_config.NumberColumn(format="%,.0f")

@@ -10,9 +10,10 @@ from kvcore import units
 from kvcore.charts import paging as charts
 from kvcore.paging import POLICIES, frames
 from kvcore.paging.fates import fate
-from kvcore.paging.outcome import LABELS, outcome_of
+from kvcore.paging.outcome import LABELS
+from kvcore.paging.recording import Recording
 from kvcore.paging.results import SimulationResult
-from kvcore.paging.snapshot import PoolState, largest_for_one, pool_state
+from kvcore.paging.snapshot import PoolState, largest_for_one
 from pages.common.draw import draw
 from pages.common.query import Named, Number
 from pages.paging_parts import player
@@ -44,8 +45,8 @@ def tab(comparison: Comparison) -> None:
     with followed:
         choose_followed()
     player.play_row()
-    runs = [recorded(first, policy) for policy in sides]
-    st.fragment(show_maps, run_every=player.seconds_a_frame())(runs)
+    recordings = [recorded(first, policy) for policy in sides]
+    st.fragment(show_maps, run_every=player.seconds_a_frame())(recordings)
 
 
 def choose_policy(side: str, default: str) -> str:
@@ -72,15 +73,15 @@ def choose_followed() -> None:
     )
 
 
-def show_maps(runs: Sequence[SimulationResult]) -> None:
+def show_maps(recordings: Sequence[Recording]) -> None:
     if st.session_state.pop("paging_clicked", False):
         st.rerun()
-    last = min(player.LAST_STEP, max(run.steps for run in runs))
+    last = min(player.LAST_STEP, max(recording.run.steps for recording in recordings))
     step = player.step_to_show(last)
     st.markdown(f"**Step {units.count(step)}** of {units.count(last)}")
-    for side, (column, run) in enumerate(zip(st.columns(2), runs, strict=True)):
+    for side, (column, recording) in enumerate(zip(st.columns(2), recordings, strict=True)):
         with column:
-            show_map(run, min(step, run.steps), side)
+            show_map(recording, min(step, recording.run.steps), side)
     st.caption(
         "Solid: holds a token. Faint: reserved for a token to come. Hatched: will never "
         "hold one. Empty: free. Colours only tell requests apart; hover for request, tokens and "
@@ -88,30 +89,29 @@ def show_maps(runs: Sequence[SimulationResult]) -> None:
     )
 
 
-def show_map(run: SimulationResult, step: int, side: int) -> None:
-    state = pool_state(run, step)
+def show_map(recording: Recording, step: int, side: int) -> None:
+    run, followed = recording.run, st.session_state.get("paging_follow")
+    still = recording.still(step, followed)
+    state = still.state
     st.markdown(f"**{LABELS[run.policy]}**")
-    followed = st.session_state.get("paging_follow")
-    frame, shown = frames.memory_map(state, followed)
     draw(
         charts.memory_map,
-        frame,
+        still.map,
         alt=f"{len(state.running)} requests in the pool, {state.free:,.0f} slots free.",
         key=f"paging_map_{side}",
         on_select=lambda: follow_click(f"paging_map_{side}"),
     )
-    if shown < run.num_slots:
-        st.caption(f"The first {shown:,.0f} of {run.num_slots:,} slots.")
+    if still.shown < run.num_slots:
+        st.caption(f"The first {still.shown:,.0f} of {run.num_slots:,} slots.")
     st.markdown(free_sentence(run, state))
     st.markdown(head_sentence(state))
     if followed is not None:
         st.markdown(fate(run, state, followed))
     draw(
         charts.free_space,
-        frames.free_over_time([outcome_of(run)], player.LAST_STEP),
+        frames.at_step(recording.free, step),
         alt=f"At step {step} {state.free:,.0f} slots are free, "
         f"{largest_for_one(run, state):,.0f} usable.",
-        step=step,
     )
 
 
