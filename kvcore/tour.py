@@ -20,7 +20,7 @@ from kvcore.decoding.run import recorded
 STEPS = 24
 
 WITHOUT, WITH = "Without notes", "With notes"
-RUN, READ = "run through the model", "read from the notes"
+RUN, READ = "run through the model", "card read"
 KEY, VALUE, QUERY = "Key", "Value", "Query"
 FILED, USED_ONCE, GONE = "filed, kept", "asked now", "asked once, thrown away"
 
@@ -58,7 +58,9 @@ def one_step(step: int, words: Sequence[str]) -> pd.DataFrame:
 def cards(step: int, words: Sequence[str]) -> pd.DataFrame:
     """The key, value and query of every piece up to `step`: which are kept, which are gone.
 
-    Columns: piece, word, card, state.
+    A key and its value are the card of the piece.
+
+    Columns: piece, word, part, state.
     """
     rows = []
     for piece in range(1, step + 1):
@@ -66,7 +68,7 @@ def cards(step: int, words: Sequence[str]) -> pd.DataFrame:
         rows.append((piece, word, KEY, FILED))
         rows.append((piece, word, VALUE, FILED))
         rows.append((piece, word, QUERY, USED_ONCE if piece == step else GONE))
-    return pd.DataFrame(rows, columns=["piece", "word", "card", "state"])
+    return pd.DataFrame(rows, columns=["piece", "word", "part", "state"])
 
 
 DRAWERS = (

@@ -170,9 +170,9 @@ QUESTIONS: tuple[Question, ...] = (
         "Does the cache hold what the model knows?",
         (
             "No. Knowledge is in the weights, the same for everybody.",
-            "The cache holds notes about this one text, worked out from it and worthless for "
-            "another.",
-            "Throw it away and the same notes can be made again, for the price of a prefill.",
+            "The cache holds keys and values of this one text, worked out from it and worthless "
+            "for another.",
+            "Throw it away and the same ones can be made again, for the price of a prefill.",
         ),
         "cache_lab",
     ),

@@ -58,28 +58,29 @@ def one_piece_at_a_time() -> None:
 def cards() -> None:
     st.header("2. Every piece files a card")
     st.markdown(
-        "Each piece leaves two things behind in every layer: a **key**, by which later pieces "
-        "find it, and a **value**, which they read. It also asks a question of its own, the "
-        "**query**, once, while it is being worked on. Nobody asks that question again, so it is "
-        "thrown away; the key and the value are looked at by every piece that follows, so they "
-        "are kept. The kept cards are the KV cache."
+        "In every layer of the model each piece leaves a **card** with two things on it: a "
+        "**key**, by which later pieces find the card, and a **value**, which they read. While it "
+        "is being worked on, the piece also asks a question of its own, the **query**. Nobody asks "
+        "it again, so it is thrown away; the card is looked at by every piece that follows, so it "
+        "is kept. The **drawer** in which a model keeps the cards of a text is the KV cache."
     )
     step = step_slider("tour_card", "Piece being worked on", 8)
     draw(
         charts.cards,
         tour.cards(step, first_words()),
-        alt=f"At piece {step} there are {2 * step} cards on file; of {step} queries one is asked "
-        f"now and {step - 1} are gone.",
+        alt=f"At piece {step} each piece so far has a card on file, a key and a value; of {step} "
+        f"queries one is asked now and {step - 1} are gone.",
     )
     lab("cache_lab", "Look into a real drawer")
 
 
 @st.fragment
 def with_and_without_notes() -> None:
-    st.header("3. Twenty-four steps, with notes and without")
+    st.header("3. Twenty-four steps, without notes and with")
     st.markdown(
-        "Without notes, every round runs **all** pieces so far through the model again. With "
-        "notes it runs the newest one and looks the others up."
+        "**Without notes** no card is kept, so every round runs **all** pieces so far through the "
+        "model again. **With notes** it runs the newest piece only, files its card, and reads the "
+        "cards of the others."
     )
     step = step_slider("tour_step", "Step", 12)
     counts = tour.pieces_run()
@@ -96,7 +97,7 @@ def with_and_without_notes() -> None:
     right.metric(
         "With notes: pieces run so far",
         f"{now.loc[tour.WITH, 'total']}",
-        f"1 in this step, {step - 1} looked up",
+        f"1 in this step, 1 card filed, {step - 1} read",
         delta_color="off",
         delta_arrow="off",
         border=True,
@@ -104,7 +105,8 @@ def with_and_without_notes() -> None:
     draw(
         charts.one_step,
         tour.one_step(step, first_words()),
-        alt=f"Step {step}: without notes {step} pieces are run, with notes one.",
+        alt=f"Step {step}: without notes {step} pieces are run; with notes one is run and the "
+        f"cards of {step - 1} are read.",
     )
     draw(
         charts.pieces_run,
@@ -121,7 +123,7 @@ def same_reply() -> None:
     agreement, ratio = run.comparison.agreement, run.comparison.speed_up()[-1]
     st.markdown(
         f"A real model wrote the same {agreement.compared:,} pieces twice, step by step in turn. "
-        "Nothing is skipped with notes and nothing is guessed: the same numbers are looked up "
+        "With the cards nothing is skipped and nothing is guessed: the same numbers are looked up "
         "instead of worked out again, so the reply is the same, piece for piece."
     )
     same, faster, difference = st.columns(3)
@@ -132,10 +134,10 @@ def same_reply() -> None:
         help="Every piece of both ways compared.",
     )
     faster.metric(
-        "Faster with notes",
+        "Faster with the cache",
         units.times(ratio),
         border=True,
-        help="Time without notes divided by time with, for the whole reply.",
+        help="Time without the cache divided by time with it, for the whole reply.",
     )
     difference.metric(
         "Largest difference",
@@ -146,7 +148,7 @@ def same_reply() -> None:
     draw(
         timing_charts.step_times,
         tour.recorded_times(),
-        alt="With notes the time for a piece stays level; without, it grows with the text.",
+        alt="With the cache the time for a piece stays level; without, it grows with the text.",
         log=True,
         sampled=False,
     )
@@ -187,8 +189,8 @@ def two_phases() -> None:
 def the_drawer_grows() -> None:
     st.header("6. The drawer grows with every word")
     st.markdown(
-        "Cards take room: two vectors a layer for each piece, for as long as the chat lasts. How "
-        "much is a matter of the model's build, not of its size."
+        "Cards take room: two rows of numbers a layer for each piece, for as long as the chat "
+        "lasts. How much is a matter of the model's build, not of its size."
     )
     left, right = st.columns([2, 3])
     with left:
@@ -244,9 +246,10 @@ def the_drawer_grows() -> None:
 def fixes() -> None:
     st.header("7. Five ways to need less")
     st.markdown(
-        f"Take {tour.FIXED_MODEL} as it might have been, with a drawer for every one of its "
-        f"{tour.QUERY_HEADS} query heads (parallel readers), and one request of "
-        f"{tour.FIXED_TOKENS:,} tokens: {units.gib(tour.before_fixes() * tour.USED_BEFORE)} of "
+        f"In each layer several readers look at the cards side by side; engineers call them query "
+        f"heads. Take {tour.FIXED_MODEL} as it might have been, with a drawer for each of its "
+        f"{tour.QUERY_HEADS} readers alone (together they are the drawer of step 2), and one "
+        f"request of {tour.FIXED_TOKENS:,} tokens: {units.gib(tour.before_fixes() * tour.USED_BEFORE)} of "
         f"cards, in a server where cards fill only {tour.USED_BEFORE:.1%} of the memory set aside "
         f"(Kwon et al. 2023, figure 2), so {units.gib(tour.before_fixes())} are held. Then apply "
         "what the field has learned since."
@@ -331,9 +334,9 @@ def where_it_breaks() -> None:
     st.header("9. Where it breaks")
     st.markdown(
         "- **While a reply is written, memory runs out before compute.** See step 5.\n"
-        "- **The whole chat is billed at every turn.** A provider keeps no notes for you unless "
-        "its cache finds them.\n"
-        "- **Change anything early and the notes are worthless.** A date at the top makes every "
+        "- **The whole chat is billed at every turn.** A provider finds your cards in its "
+        "cache or works every piece out again.\n"
+        "- **Change anything early and the cards are worthless.** A date at the top makes every "
         "piece after it new.\n"
         "- **What a window has dropped is gone.** The text still flows; the fact is not there."
     )
@@ -368,9 +371,10 @@ LENGTHS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 
 header(
     "It does not reread your whole chat",
-    "A model that writes keeps notes on everything it has read. Those notes are the KV cache: "
-    "why replies are fast, why long chats need big GPUs, and why prompt caching is on the bill. "
-    "Nine short steps; every number says whether it was measured, computed or quoted.",
+    "A model that writes files a card for every piece of text it has read, and looks things up "
+    "there. The drawer with these cards is the KV cache: why replies are fast, why long chats "
+    "need big GPUs, and why prompt caching is on the bill. Nine short steps; every number says "
+    "whether it was measured, computed or quoted.",
 )
 check(
     {

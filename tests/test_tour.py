@@ -29,7 +29,7 @@ def test_there_is_no_step_without_a_word(step):
 
 def test_keys_and_values_stay_and_queries_go():
     frame = tour.cards(5, WORDS)
-    states = frame.groupby(["card", "state"]).size()
+    states = frame.groupby(["part", "state"]).size()
     assert states[tour.KEY, tour.FILED] == 5
     assert states[tour.VALUE, tour.FILED] == 5
     assert states[tour.QUERY, tour.USED_ONCE] == 1

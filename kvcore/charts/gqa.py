@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from kvcore.attention import ENABLE_GQA, GROUPED_MATMUL, PACKED, REPEATED
+from kvcore.charts.bars import labelled_bars
 from kvcore.charts.theme import Role, colour, dash, painted
 
 CHOSEN = {"chosen": Role.CACHED, "other": Role.RESERVED}
@@ -44,16 +45,18 @@ def heads(frame: pd.DataFrame, num_query_heads: int, num_kv_heads: int) -> alt.C
         painted(_boxes(drawers, "kv_x", VALUE_ROW, num_kv_heads, group), Role.VALUES),
     ]
     if num_query_heads <= MOST_NUMBERED:
-        layers.append(_numbers(base, "query_x", "query_head", QUERY_ROW, above=True))
+        layers.append(
+            _numbers(base, "query_x", "query_head", QUERY_ROW, num_query_heads, above=True)
+        )
     if num_kv_heads <= MOST_NUMBERED:
-        layers.append(_numbers(drawers, "kv_x", "kv_head", VALUE_ROW, above=False))
+        layers.append(_numbers(drawers, "kv_x", "kv_head", VALUE_ROW, num_kv_heads, above=False))
     return alt.layer(*layers).properties(height=270)
 
 
 QUERY_ROW, KEY_ROW, VALUE_ROW = 0.86, 0.36, 0.16
 ROW_NAMES = {QUERY_ROW: "Query heads", KEY_ROW: "Keys kept", VALUE_ROW: "Values kept"}
 MOST_NUMBERED = 32
-WIDTH = 560
+NUMBER_PIXELS = 15
 
 
 def _place(field: str) -> alt.X:
@@ -83,7 +86,8 @@ def _boxes(
     tooltip = [alt.Tooltip("kv_head:Q", title="KV head")]
     if field == "query_x":
         tooltip.insert(0, alt.Tooltip("query_head:Q", title="Query head"))
-    return base.mark_square(size=min(22.0, 0.8 * WIDTH / count) ** 2, filled=True).encode(
+    size = alt.ExprRef(f"pow(min(22, 0.8 * width / {count}), 2)")
+    return base.mark_square(size=size, filled=True).encode(
         x=_place(field),
         y=_row(place),
         opacity=alt.condition(group, alt.value(1.0), alt.value(0.18)),
@@ -91,9 +95,15 @@ def _boxes(
     )
 
 
-def _numbers(base: alt.Chart, field: str, text: str, place: float, above: bool) -> alt.Chart:
-    return base.mark_text(fontSize=10, dy=-18 if above else 18).encode(
-        x=_place(field), y=_row(place), text=f"{text}:Q"
+def _numbers(
+    base: alt.Chart, field: str, text: str, place: float, count: int, above: bool
+) -> alt.Chart:
+    """The numbers of the heads, or of every second, third … where there is no room for all."""
+    every = f"ceil({NUMBER_PIXELS * count} / width)"
+    return (
+        base.transform_calculate(number=f"datum.{text} % {every} ? '' : datum.{text}")
+        .mark_text(fontSize=10, dy=-18 if above else 18)
+        .encode(x=_place(field), y=_row(place), text="number:N")
     )
 
 
@@ -131,65 +141,56 @@ def _wide_labels() -> alt.Axis:
     return alt.Axis(labelLimit=260)
 
 
-def memory(frame: pd.DataFrame) -> alt.Chart:
+def memory(frame: pd.DataFrame) -> alt.LayerChart:
     """Cache of one request for each way to share.
 
     Columns: sharing, kv_heads, gib, cache, times_less, users, state.
     """
-    y = alt.Y("sharing:N", title=None, sort=None)
-    base = alt.Chart(frame)
-    bars = base.mark_bar().encode(
-        x=alt.X("gib:Q", title="Cache of one request (GiB)"),
-        y=y,
-        color=colour("state", CHOSEN, legend=False),
-        tooltip=[
+    noted = alt.Chart(frame).transform_calculate(
+        note="datum.cache + ', ' + format(datum.users, ',d') + "
+        "(datum.users == 1 ? ' user' : ' users') + (datum.state == 'chosen' ? ' (chosen)' : '')"
+    )
+    return labelled_bars(
+        noted,
+        alt.X("gib:Q", title="Cache of one request (GiB)"),
+        alt.Y("sharing:N", title=None, sort=None),
+        "note",
+        [
             alt.Tooltip("sharing:N", title="Sharing"),
             alt.Tooltip("cache:N", title="Cache of one request"),
             alt.Tooltip("times_less:Q", title="Times less than MHA", format=".1f"),
             alt.Tooltip("users:Q", title="Users at once", format=",d"),
         ],
-    )
-    text = (
-        base.transform_calculate(
-            note="datum.cache + ', ' + format(datum.users, ',d') + "
-            "(datum.users == 1 ? ' user' : ' users') + (datum.state == 'chosen' ? ' (chosen)' : '')"
-        )
-        .mark_text(align="left", dx=5)
-        .encode(x="gib:Q", y=y, text="note:N")
-    )
-    return alt.layer(bars, text).properties(height=alt.Step(28))
+        label_width=165,
+        color=colour("state", CHOSEN, legend=False),
+    ).properties(height=alt.Step(28))
 
 
-def models(frame: pd.DataFrame) -> alt.Chart:
+def models(frame: pd.DataFrame) -> alt.LayerChart:
     """Real models as they are, each beside what it would keep as MHA.
 
     Columns: model, what, sharing, gib, cache, users.
     """
-    base = alt.Chart(frame)
-    y = alt.Y("model:N", title=None, sort=None)
-    offset = alt.YOffset("what:N", sort=list(TWINS))
-    bars = base.mark_bar().encode(
-        x=alt.X("gib:Q", title="Cache of one request (GiB)"),
-        y=y,
-        yOffset=offset,
-        color=colour("what", TWINS),
-        tooltip=[
+    noted = alt.Chart(frame).transform_calculate(
+        note="datum.what == 'as it is' ? datum.cache + ' (' + datum.sharing + ')' : "
+        "datum.cache + ' as MHA'"
+    )
+    return labelled_bars(
+        noted,
+        alt.X("gib:Q", title="Cache of one request (GiB)"),
+        alt.Y("model:N", title=None, sort=None),
+        "note",
+        [
             alt.Tooltip("model:N", title="Model"),
             alt.Tooltip("what:N", title="Counted"),
             alt.Tooltip("sharing:N", title="Sharing as it is"),
             alt.Tooltip("cache:N", title="Cache of one request"),
             alt.Tooltip("users:Q", title="Users at once", format=",d"),
         ],
-    )
-    text = (
-        base.transform_calculate(
-            note="datum.what == 'as it is' ? datum.cache + ' (' + datum.sharing + ')' : "
-            "datum.cache + ' as MHA'"
-        )
-        .mark_text(align="left", dx=5)
-        .encode(x="gib:Q", y=y, yOffset=offset, text="note:N")
-    )
-    return alt.layer(bars, text).properties(height=alt.Step(17))
+        label_width=120,
+        color=colour("what", TWINS),
+        yOffset=alt.YOffset("what:N", sort=list(TWINS)),
+    ).properties(height=alt.Step(17))
 
 
 def speed_up(frame: pd.DataFrame, sharing: str, formulations: tuple[str, ...]) -> alt.Chart:

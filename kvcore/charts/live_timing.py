@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from kvcore.charts.bars import labelled_bars
 from kvcore.charts.theme import Role, colour, dash, painted
 
 CACHED, UNCACHED = "With the cache", "Without a cache"
@@ -73,7 +74,7 @@ def speed_up(frame: pd.DataFrame, mark: float = 16.0) -> alt.Chart:
         alt.Chart(frame)
         .mark_rule(strokeDash=[4, 4])
         .transform_aggregate(rows="count()")
-        .transform_calculate(mark=str(mark), label=f"'{mark:g}×, the field guide'"),
+        .transform_calculate(mark=str(mark), label=f"'{mark:g}×, often quoted'"),
         Role.FOLLOWED,
     ).encode(y="mark:Q")
     named = marked.mark_text(align="left", dx=4, dy=-6).encode(text="label:N", x=alt.value(0))
@@ -101,24 +102,13 @@ def cache_growth(frame: pd.DataFrame) -> alt.Chart:
     return painted(area, Role.CACHED).properties(height=400)
 
 
-def phases(frame: pd.DataFrame) -> alt.Chart:
+def phases(frame: pd.DataFrame) -> alt.LayerChart:
     """Milliseconds a token in prefill and in decode. Columns: phase, ms, shown."""
-    bars = painted(
-        alt.Chart(frame)
-        .mark_bar()
-        .encode(
-            x=alt.X("ms:Q", title="Time for each token run (ms)"),
-            y=alt.Y("phase:N", title=None, sort=None, axis=alt.Axis(labelLimit=240)),
-            tooltip=[
-                alt.Tooltip("phase:N", title="Phase"),
-                alt.Tooltip("shown:N", title="Each token"),
-            ],
-        ),
-        Role.CACHED,
-    )
-    labels = (
-        alt.Chart(frame)
-        .mark_text(align="left", dx=4)
-        .encode(x="ms:Q", y=alt.Y("phase:N", sort=None), text="shown:N")
-    )
-    return (bars + labels).properties(height=150)
+    return labelled_bars(
+        alt.Chart(frame),
+        alt.X("ms:Q", title="Time for each token run (ms)"),
+        alt.Y("phase:N", title=None, sort=None, axis=alt.Axis(labelLimit=240)),
+        "shown",
+        [alt.Tooltip("phase:N", title="Phase"), alt.Tooltip("shown:N", title="Each token")],
+        role=Role.CACHED,
+    ).properties(height=150)

@@ -6,18 +6,19 @@ import altair as alt
 import pandas as pd
 
 from kvcore import tour
+from kvcore.charts.bars import labelled_bars
 from kvcore.charts.theme import Role, colour, dash
 
 WAYS = {tour.WITHOUT: Role.UNCACHED, tour.WITH: Role.CACHED}
 DOINGS = {tour.RUN: Role.UNCACHED, tour.READ: Role.SAVED}
 STATES = {tour.FILED: Role.CACHED, tour.USED_ONCE: Role.FOLLOWED, tour.GONE: Role.WASTED}
 IN_ORDER = alt.EncodingSortField(field="order", op="min", order="ascending")
-FOUND, NOT_FOUND = "notes found", "no notes found"
+FOUND, NOT_FOUND = "cards found", "no cards found"
 SIGNS = {tour.FILED: "kept", tour.USED_ONCE: "asks", tour.GONE: "gone"}
 
 
 def one_step(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
-    """Two rows of boxes: which pieces are run in this step and which are read from notes."""
+    """Two rows of boxes: which pieces are run in this step and whose cards are read."""
     boxes = _boxes(frame, "way", steps, list(WAYS)).encode(
         color=colour("what", DOINGS),
         tooltip=[
@@ -36,15 +37,15 @@ def one_step(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
 
 
 def cards(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
-    """Three rows of cards: keys and values stay, a query is asked once."""
+    """What each piece makes, a row each: keys and values stay, a query is asked once."""
     order = [tour.KEY, tour.VALUE, tour.QUERY]
     signs = " : ".join(f"datum.state === '{state}' ? '{sign}'" for state, sign in SIGNS.items())
-    boxes = _boxes(frame, "card", steps, order).encode(
+    boxes = _boxes(frame, "part", steps, order).encode(
         color=colour("state", STATES),
         opacity=alt.condition(f"datum.state === '{tour.GONE}'", alt.value(0.35), alt.value(1)),
         tooltip=[
             alt.Tooltip("word:N", title="Piece"),
-            alt.Tooltip("card:N", title="Card"),
+            alt.Tooltip("part:N", title="Made"),
             alt.Tooltip("state:N", title="State"),
         ],
     )
@@ -52,7 +53,7 @@ def cards(frame: pd.DataFrame, steps: int = tour.STEPS) -> alt.Chart:
         alt.Chart(frame)
         .transform_calculate(sign=f"{signs} : ''")
         .mark_text(fontSize=9, angle=270)
-        .encode(x=_piece(steps), y=_row("card", order), text="sign:N")
+        .encode(x=_piece(steps), y=_row("part", order), text="sign:N")
     )
     return (boxes + marks).properties(height=290)
 
@@ -78,39 +79,30 @@ def pieces_run(frame: pd.DataFrame) -> alt.Chart:
     )
 
 
-def bytes_per_token(frame: pd.DataFrame) -> alt.Chart:
+def bytes_per_token(frame: pd.DataFrame) -> alt.LayerChart:
     """Growth of the cache a token, by named model. Columns: model, kib, shown."""
-    bars = (
-        alt.Chart(frame)
-        .mark_bar()
-        .encode(
-            x=alt.X("kib:Q", title="KiB added by each token (16 bits)"),
-            y=alt.Y("model:N", title=None, sort="-x", axis=alt.Axis(labelLimit=220)),
-            tooltip=[
-                alt.Tooltip("model:N", title="Model"),
-                alt.Tooltip("shown:N", title="A token adds"),
-            ],
-        )
-    )
-    return (bars + bars.mark_text(align="left", dx=4).encode(text="shown:N")).properties(height=330)
+    return labelled_bars(
+        alt.Chart(frame),
+        alt.X("kib:Q", title="KiB added by each token (16 bits)"),
+        alt.Y("model:N", title=None, sort="-x", axis=alt.Axis(labelLimit=220)),
+        "shown",
+        [alt.Tooltip("model:N", title="Model"), alt.Tooltip("shown:N", title="A token adds")],
+    ).properties(height=330)
 
 
-def after_fixes(frame: pd.DataFrame) -> alt.Chart:
+def after_fixes(frame: pd.DataFrame) -> alt.LayerChart:
     """Memory for one request as fixes are stacked. Columns: order, stage, gib, shown, why."""
-    bars = (
-        alt.Chart(frame)
-        .mark_bar()
-        .encode(
-            x=alt.X("gib:Q", title="Memory held for one request (GiB)"),
-            y=alt.Y("stage:N", title=None, sort=IN_ORDER, axis=alt.Axis(labelLimit=260)),
-            tooltip=[
-                alt.Tooltip("stage:N", title="After"),
-                alt.Tooltip("shown:N", title="Size"),
-                alt.Tooltip("why:N", title="Because"),
-            ],
-        )
-    )
-    return (bars + bars.mark_text(align="left", dx=4).encode(text="shown:N")).properties(height=300)
+    return labelled_bars(
+        alt.Chart(frame),
+        alt.X("gib:Q", title="GiB held a request"),
+        alt.Y("stage:N", title=None, sort=IN_ORDER, axis=alt.Axis(labelLimit=260)),
+        "shown",
+        [
+            alt.Tooltip("stage:N", title="After"),
+            alt.Tooltip("shown:N", title="Size"),
+            alt.Tooltip("why:N", title="Because"),
+        ],
+    ).properties(height=300)
 
 
 def chat(frame: pd.DataFrame) -> alt.Chart:
@@ -133,28 +125,20 @@ def chat(frame: pd.DataFrame) -> alt.Chart:
     )
 
 
-def waits(frame: pd.DataFrame) -> alt.Chart:
+def waits(frame: pd.DataFrame) -> alt.LayerChart:
     """Time to first token by way of asking. Columns: order, how, ms, shown, found."""
-    bars = (
-        alt.Chart(frame)
-        .mark_bar()
-        .encode(
-            x=alt.X("ms:Q", title="Time to first token (ms)"),
-            y=alt.Y("how:N", title=None, sort=IN_ORDER, axis=alt.Axis(labelLimit=220)),
-            color=colour("found", {FOUND: Role.SAVED, NOT_FOUND: Role.UNCACHED}),
-            tooltip=[
-                alt.Tooltip("how:N", title="Asked"),
-                alt.Tooltip("shown:N", title="First token after"),
-                alt.Tooltip("found:N", title="Notes"),
-            ],
-        )
-    )
-    labels = (
-        alt.Chart(frame)
-        .mark_text(align="left", dx=4)
-        .encode(x="ms:Q", y=alt.Y("how:N", sort=IN_ORDER), text="shown:N")
-    )
-    return (bars + labels).properties(height=260)
+    return labelled_bars(
+        alt.Chart(frame),
+        alt.X("ms:Q", title="Time to first token (ms)"),
+        alt.Y("how:N", title=None, sort=IN_ORDER, axis=alt.Axis(labelLimit=220)),
+        "shown",
+        [
+            alt.Tooltip("how:N", title="Asked"),
+            alt.Tooltip("shown:N", title="First token after"),
+            alt.Tooltip("found:N", title="Cards"),
+        ],
+        color=colour("found", {FOUND: Role.SAVED, NOT_FOUND: Role.UNCACHED}),
+    ).properties(height=260)
 
 
 def _boxes(frame: pd.DataFrame, row: str, steps: int, order: list[str]) -> alt.Chart:

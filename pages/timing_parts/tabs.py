@@ -9,7 +9,7 @@ import streamlit as st
 from kvcore import units
 from kvcore.charts import live_timing as charts
 from kvcore.decoding import run_frames
-from kvcore.decoding.explain import arithmetic, guide_factor_reached, verdict
+from kvcore.decoding.explain import arithmetic, quoted_factor_reached, verdict
 from kvcore.decoding.run import Run
 from pages.common.draw import draw
 from pages.common.page import export_row, sources
@@ -25,7 +25,7 @@ def show(run: Run) -> None:
 
 
 def speed_up(run: Run) -> None:
-    ratios, where = run.comparison.speed_up(), guide_factor_reached(run)
+    ratios, where = run.comparison.speed_up(), quoted_factor_reached(run)
     st.markdown(
         f"The factor is no constant: it grows with the reply. {where} Counting tokens alone "
         "promises more, because a cached step still has to read every weight for its one token."
@@ -80,7 +80,9 @@ def sources_and_export(run: Run) -> None:
             "Times: measured here, both ways in turn, step by step, in one process.",
             "Floor: bytes a step must read, divided by how fast this machine reads the "
             "weights, measured before the run.",
-            "16×: the figure the field guides quote; it belongs to one length on one machine.",
+            "16×: what introductory articles on the KV cache quote from measurements of their "
+            "own, not ours. A speed-up belongs to one length of reply on one machine, so the page "
+            "only marks where that factor is reached here.",
             "Attention and its keys and values: Vaswani et al. 2017, arXiv:1706.03762, 3.2.",
         ]
     )

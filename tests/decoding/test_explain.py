@@ -56,10 +56,10 @@ def test_other_work_is_told_where_it_can_be_judged(cpu_share, threads, told):
         ([1.0, 2.0], "16× lies beyond these 2 tokens on this machine."),
     ],
 )
-def test_the_guides_factor_is_reached_or_not(monkeypatch, ratios, says):
+def test_the_quoted_factor_is_reached_or_not(monkeypatch, ratios, says):
     run = recorded()
     monkeypatch.setattr(type(run.comparison), "speed_up", lambda self: ratios)
-    assert explain.guide_factor_reached(run) == says
+    assert explain.quoted_factor_reached(run) == says
 
 
 def test_the_arithmetic_adds_up():

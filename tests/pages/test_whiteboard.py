@@ -13,7 +13,7 @@ def test_opens(open_page):
 @pytest.mark.parametrize(
     ("key", "right", "wrong"),
     [
-        # 2 × 32 × 8 × 128 × 8,000 × 2 B, and (80 − 16) GB ÷ that: the field guide's case.
+        # 2 × 32 × 8 × 128 × 8,000 × 2 B, and (80 − 16) GB ÷ that.
         ("estimate", "1,048,576,000 bytes", "4 GB"),
         ("users", "61", "76"),
         ("steps", "300", "24"),
