@@ -12,6 +12,7 @@ from kvcore.decoding.errors import DecodingError, PromptError
 from kvcore.decoding.generate import Step
 from kvcore.decoding.memory import available_bytes
 from kvcore.decoding.shelf import SHELF
+from kvcore.decoding.tokenizer import GrowingText
 
 if TYPE_CHECKING:
     from kvcore.decoding.model import Model
@@ -82,6 +83,9 @@ class Run:
     peer_notice: str | None = None
     bytes_per_second: float | None = None
     cpu_share: float | None = None
+    _replies: "tuple[GrowingText, GrowingText] | None" = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     @property
     def pairs(self) -> list[Pair]:
@@ -158,6 +162,7 @@ class Run:
             model.cache_bytes_per_token,
         )
         self.comparison = Comparison(len(prompt_ids), s.new_tokens, s.samples)
+        self._replies = (GrowingText(model.decode), GrowingText(model.decode))
         return pairs
 
     def _measure_bandwidth(self, model: "Model") -> None:
@@ -185,9 +190,10 @@ class Run:
     def _take(self, model: "Model", pair: Pair) -> None:
         self.comparison.add(pair)
         self.pieces.append(model.decode([pair.cached.token_id]))
-        self.cached_text = _text(model, self.comparison.cached.steps)
+        cached, uncached = self._replies
+        self.cached_text = cached.add(pair.cached.token_id)
         if not self.comparison.is_sampled:
-            self.uncached_text = _text(model, self.comparison.uncached.steps)
+            self.uncached_text = uncached.add(pair.uncached.token_id)
 
     def _follow(self, peer: "_Peer") -> None:
         """The reference's own cached step for the token before the newest, now and then."""
@@ -281,7 +287,3 @@ class _Peer:
         _, seconds = self._steps.step(tokens[-1:])
         self._seen = len(tokens)
         return seconds
-
-
-def _text(model: "Model", steps: Sequence[Step]) -> str:
-    return model.decode([step.token_id for step in steps])

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 END_OF_TEXT = "<|endoftext|>"
 GPT2_VOCABULARY = 50_257
+HALF_CHARACTER = "\ufffd"
+"""What stands for bytes that are no character, or none yet."""
 
 
 class Tokenizer(Protocol):
@@ -94,6 +96,32 @@ class ByteTokenizer:
                 digits.clear()
         flush()
         return "".join(parts)
+
+
+class GrowingText:
+    """The text of a reply as its tokens come, without decoding all of it at each one.
+
+    A character may take several tokens, and some vocabularies write a token differently at the
+    beginning of a text. So the newest tokens are decoded together with those before them, and what
+    ends in half a character is decoded again with the next.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+        self._settled = ""
+        self._before: list[int] = []
+        self._newest: list[int] = []
+        self.text = ""
+
+    def add(self, token_id: int) -> str:
+        """One token more; returns the whole text, which is what decoding all tokens gives."""
+        self._newest.append(token_id)
+        before = self._decode(self._before)
+        grown = self._decode([*self._before, *self._newest])
+        self.text = self._settled + grown[len(before) :]
+        if len(grown) > len(before) and not grown.endswith(HALF_CHARACTER):
+            self._settled, self._before, self._newest = self.text, self._newest, []
+        return self.text
 
 
 def _require_utf8(text: str) -> None:

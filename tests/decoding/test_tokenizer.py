@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kvcore.decoding.errors import PromptError
 from kvcore.decoding.storage import write_atomically
-from kvcore.decoding.tokenizer import ByteTokenizer, render_chat, stand_in
+from kvcore.decoding.tokenizer import ByteTokenizer, GrowingText, render_chat, stand_in
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -40,6 +40,62 @@ def test_gpt2_ids(gpt2_vocabulary, text, ids):
 @given(text=TEXTS)
 def test_gpt2_gives_back_any_unicode(gpt2_vocabulary, text):
     assert gpt2_vocabulary.decode(gpt2_vocabulary.encode(text)) == text
+
+
+def grown(decode, ids):
+    text = GrowingText(decode)
+    return [text.add(each) for each in ids]
+
+
+def decoded(decode, ids):
+    return [decode(ids[: count + 1]) for count in range(len(ids))]
+
+
+@given(text=TEXTS)
+def test_a_growing_text_is_at_each_token_what_decoding_all_of_them_gives(gpt2_vocabulary, text):
+    decode = gpt2_vocabulary.decode
+    ids = gpt2_vocabulary.encode(text)
+    assert grown(decode, ids) == decoded(decode, ids)
+
+
+@given(ids=st.lists(st.integers(0, 50_256), max_size=40))
+def test_so_is_one_of_tokens_that_fit_no_text(gpt2_vocabulary, ids):
+    assert grown(gpt2_vocabulary.decode, ids) == decoded(gpt2_vocabulary.decode, ids)
+
+
+@given(vocab_size=st.sampled_from([2, 16, 256, 300]), data=st.data())
+def test_so_is_one_of_bytes(vocab_size, data):
+    decode = ByteTokenizer(vocab_size).decode
+    ids = data.draw(st.lists(st.integers(0, vocab_size - 1), max_size=60))
+    assert grown(decode, ids) == decoded(decode, ids)
+
+
+def test_characters_of_several_tokens_grow_whole(gpt2_vocabulary):
+    text = "漢字🧠"
+    ids = gpt2_vocabulary.encode(text)
+    assert len(ids) > len(text)
+    assert grown(gpt2_vocabulary.decode, ids)[-1] == text
+
+
+def test_a_growing_text_decodes_few_tokens_at_a_time(gpt2_vocabulary):
+    ids = gpt2_vocabulary.encode("The cat sat on the naïve mat, 漢字. " * 50)
+    lengths = []
+
+    def decode(some):
+        lengths.append(len(some))
+        return gpt2_vocabulary.decode(some)
+
+    assert grown(decode, ids)[-1] == gpt2_vocabulary.decode(ids)
+    assert max(lengths) <= 8
+
+
+def test_a_space_that_only_the_beginning_of_a_text_drops_is_kept():
+    from tokenizers import Tokenizer, decoders, models
+
+    vocabulary = {"▁a": 0, "▁card": 1, "s": 2}
+    library = Tokenizer(models.BPE(vocabulary, []))
+    library.decoder = decoders.Metaspace()
+    assert grown(library.decode, [0, 1, 2])[-1] == library.decode([0, 1, 2]) == "a cards"
 
 
 def test_the_rebuilt_vocabulary_is_kept_and_rebuilt_when_damaged(gpt2_vocabulary, tmp_path):
