@@ -155,7 +155,8 @@ def memory_table(
         line = _sizes(subject.architecture, points, *rank)
         chosen = _sizes(subject.architecture, (here,), *rank)
         for tokens, bounds in sorted({**line, **chosen}.items()):
-            rows.append((subject.series, tokens, bounds.high / GIB, bounds.low / GIB, tokens == here))
+            size = (bounds.high / GIB, bounds.low / GIB)
+            rows.append((subject.series, tokens, *size, tokens == here))
     return _table(MEMORY_COLUMNS, rows)
 
 

@@ -13,6 +13,43 @@ from pages.calculator_parts import answer, engine, hardware, model, tabs
 from pages.common import query
 from pages.common.page import header
 
+
+@st.fragment
+def calculator() -> None:
+    """All that is asked and answered: a fragment, so that a slider leaves the menu alone."""
+    figures = st.container()
+    asked, shown = st.columns([2, 3], gap="large")
+
+    with asked:
+        source = model.choose_source()
+        subject = model.choose_subject(source)
+        if subject is None:
+            return
+        request = hardware.choose_request(source)
+        place = hardware.choose_hardware(subject, request, source)
+        use = hardware.choose_use()
+
+    with figures:
+        users = answer.metrics(subject, request, place)
+        answer.notes(subject.architecture)
+
+    with shown:
+        compared = st.multiselect(
+            "Compare with",
+            list(MODELS),
+            max_selections=3,
+            key="calculator_compare",
+            bind="query-params",
+            help="Up to three more models in the same picture.",
+        )
+        others = [model.named(name) for name in compared if name != subject.name]
+        subjects = [subject, *others]
+        longest = max(128_000, request.tokens)
+        answer.pictures(subjects, request, place, users, longest, use.shared_prefix)
+
+    tabs.show(tabs.Shown(subject, subjects, request, place, use, users, longest))
+
+
 query.check(
     {
         "calculator_source": query.Choice(model.SOURCES),
@@ -51,34 +88,4 @@ header(
     "How much memory a model's KV cache takes, and how many users fit beside the weights.",
 )
 
-figures = st.container()
-asked, shown = st.columns([2, 3], gap="large")
-
-with asked:
-    source = model.choose_source()
-    subject = model.choose_subject(source)
-    if subject is None:
-        st.stop()
-    request = hardware.choose_request(source)
-    place = hardware.choose_hardware(subject, request, source)
-    use = hardware.choose_use()
-
-with figures:
-    users = answer.metrics(subject, request, place)
-    answer.notes(subject.architecture)
-
-with shown:
-    compared = st.multiselect(
-        "Compare with",
-        list(MODELS),
-        max_selections=3,
-        key="calculator_compare",
-        bind="query-params",
-        help="Up to three more models in the same picture.",
-    )
-    others = [model.named(name) for name in compared if name != subject.name]
-    subjects = [subject, *others]
-    longest = max(128_000, request.tokens)
-    answer.pictures(subjects, request, place, users, longest, use.shared_prefix)
-
-tabs.show(tabs.Shown(subject, subjects, request, place, use, users, longest))
+calculator()

@@ -15,6 +15,7 @@ from datetime import datetime
 
 from kvcore import recordings
 from kvcore.decoding import load
+from kvcore.decoding.known import ORIGINS
 from kvcore.lab.experiment import timestamp_experiment
 from kvcore.lab.prompts import QUESTION, SYSTEM, compose
 from kvcore.lab.run import Lab, Policy, Settings
@@ -39,7 +40,8 @@ def main() -> None:
         model, SYSTEM, QUESTION, started=datetime(2026, 11, 30, 10, 41, 7)
     )
     data = {"trace": to_json(trace), "experiment": [asdict(asked) for asked in experiment]}
-    label = recordings.label(SETTINGS.threads, f"{model.name} ({model.source})")
+    weights = f"SmolLM2-135M-Instruct in fp32, {ORIGINS[model.source]}"
+    label = recordings.label(SETTINGS.threads, weights)
     print(recordings.write("cache_lab", label, data))
 
 

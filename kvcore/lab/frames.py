@@ -1,11 +1,14 @@
-"""Steps of a trace as data frames: what the charts draw and the exports hold."""
+"""Steps of a trace as tables: what the charts draw and the exports hold."""
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from kvcore.lab.experiment import Asked
-from kvcore.lab.rack import column_label, grid_for
+from kvcore.lab.rack import column_label, grid_for, joined
 from kvcore.lab.trace import Frame, TokenState, Trace, ranges
 from kvcore.prefix.scenarios import Outcome
 
@@ -20,46 +23,106 @@ FREE_PER_ROW = 32
 SLOTS_PER_LINE = 16
 LONGEST_LIST = 12
 
+_SHARED_WORDS = pa.dictionary(pa.int32(), pa.string())
+SLOTS_COLUMNS = pa.schema(
+    [
+        ("line", pa.int32()),
+        ("blocks", _SHARED_WORDS),
+        ("block", _SHARED_WORDS),
+        ("column", pa.int32()),
+        ("state", _SHARED_WORDS),
+        ("sign", _SHARED_WORDS),
+        ("token", pa.string()),
+        ("index", pa.int32()),
+        ("requests", pa.int32()),
+    ]
+)
+FREE_COLUMNS = pa.schema(
+    [
+        ("order", pa.int32()),
+        ("line", pa.int32()),
+        ("column", pa.int32()),
+        ("block", pa.string()),
+        ("holds", pa.string()),
+        ("just_freed", pa.bool_()),
+    ]
+)
+CHECKS_COLUMNS = pa.schema(
+    [(name, pa.string()) for name in ("what", "expected", "computed", "agrees")]
+)
+STEPS_COLUMNS = pa.schema(
+    [
+        ("step", pa.int32()),
+        ("kind", pa.string()),
+        ("token", pa.string()),
+        ("ms", pa.float64()),
+        ("tokens_processed", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("kv_bytes", pa.int64()),
+        ("block_bytes", pa.int64()),
+        ("evicted", pa.int64()),
+        ("blocks_freed", pa.int64()),
+        ("hit_rate", pa.float64()),
+        ("naive_hit_rate", pa.float64()),
+    ]
+)
+EXPERIMENT_COLUMNS = pa.schema(
+    [
+        ("order", pa.int32()),
+        ("how", pa.string()),
+        ("part", pa.string()),
+        ("tokens", pa.int64()),
+        ("ms", pa.float64()),
+        ("hit_rate", pa.float64()),
+    ]
+)
 
-def heat_map(trace: Trace, frame: Frame) -> pd.DataFrame:
+
+@lru_cache(maxsize=64)
+def heat_map(trace: Trace, frame: Frame) -> pa.Table:
     """The rack, flat: a row for each shelf of layers and column of positions.
 
-    A column shows the state most of its tokens are in; of equal numbers the less useful one.
+    A column shows the state most of its tokens are in; of equal numbers the less useful one. Words
+    that many rows share are sent once (Arrow dictionaries).
     """
     about = trace.about
     grid = grid_for(about.num_layers, frame.num_tokens, about.block_size, 2 * MAX_CELLS)
+    firsts = range(0, frame.num_tokens, grid.tokens)
+    ends = [min(first + grid.tokens, frame.num_tokens) for first in firsts]
+    bottoms = range(0, about.num_layers, grid.layers)
+    tops = [min(bottom + grid.layers, about.num_layers) for bottom in bottoms]
     states = trace.states(frame)
-    keys, values = trace.norms(frame)
-    columns = []
-    for first in range(0, frame.num_tokens, grid.tokens):
-        end = min(first + grid.tokens, frame.num_tokens)
-        state = _commonest(states[first:end])
-        columns.append(
-            {
-                "first": first,
-                "end": end,
-                "state": str(state),
-                "sign": SIGNS[state],
-                "tokens": column_label(trace, first, end - 1),
-                "block": str(frame.block_ids[first // about.block_size] or "given back"),
-            }
-        )
-    rows = []
-    for bottom in range(0, about.num_layers, grid.layers):
-        top = min(bottom + grid.layers, about.num_layers)
-        for column in columns:
-            cell = slice(bottom, top), slice(column["first"], column["end"])
-            rows.append(
-                {
-                    **column,
-                    "bottom": bottom + 0.5,
-                    "top": top + 0.5,
-                    "layers": f"{bottom + 1}" if top == bottom + 1 else f"{bottom + 1}–{top}",
-                    "key_norm": float(keys[cell].mean()),
-                    "value_norm": float(values[cell].mean()),
-                }
-            )
-    return pd.DataFrame(rows)
+    shown = [_commonest(states[first:end]) for first, end in zip(firsts, ends, strict=True)]
+    texts = [column_label(trace, first, end - 1) for first, end in zip(firsts, ends, strict=True)]
+    blocks = [str(frame.block_ids[first // about.block_size] or "given back") for first in firsts]
+    layers = [
+        f"{bottom + 1}" if top == bottom + 1 else f"{bottom + 1}–{top}"
+        for bottom, top in zip(bottoms, tops, strict=True)
+    ]
+    column = np.tile(np.arange(len(ends), dtype=np.int16), len(tops))
+    shelf = np.repeat(np.arange(len(tops), dtype=np.int16), len(ends))
+    keys, values = (joined(norms, grid) for norms in trace.norms(frame))
+    return pa.table(
+        {
+            "first": np.asarray(firsts, dtype=np.int32)[column],
+            "end": np.asarray(ends, dtype=np.int32)[column],
+            "state": _shared([str(state) for state in shown], column),
+            "sign": _shared([SIGNS[state] for state in shown], column),
+            "tokens": _shared(texts, column),
+            "block": _shared(blocks, column),
+            "bottom": np.asarray(bottoms, dtype=np.float32)[shelf] + np.float32(0.5),
+            "top": np.asarray(tops, dtype=np.float32)[shelf] + np.float32(0.5),
+            "layers": _shared(layers, shelf),
+            "key_norm": keys.astype(np.float32).ravel(),
+            "value_norm": values.astype(np.float32).ravel(),
+        }
+    )
+
+
+def _shared(words: Sequence[str], which: np.ndarray) -> pa.DictionaryArray:
+    """The word of each row, `words[which]`, each word stored once."""
+    coded = pa.array(words, pa.string()).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices.to_numpy()[which], coded.dictionary)
 
 
 def tokens(trace: Trace, frame: Frame) -> pd.DataFrame:
@@ -84,7 +147,8 @@ def tokens(trace: Trace, frame: Frame) -> pd.DataFrame:
     ).astype({"block": "Int64"})
 
 
-def block_slots(trace: Trace, frame: Frame) -> pd.DataFrame:
+@lru_cache(maxsize=64)
+def block_slots(trace: Trace, frame: Frame) -> pa.Table:
     """A row for each place in a block of the request: which token lies there and its state.
 
     Blocks of fewer than 16 tokens stand side by side, as many as make a line of 16.
@@ -96,23 +160,24 @@ def block_slots(trace: Trace, frame: Frame) -> pd.DataFrame:
     rows = []
     for place, (order, block_id) in enumerate(held):
         line = held[place // per_line * per_line :][:per_line]
+        blocks = " ".join(str(other) for _, other in line)
         for slot in range(size):
             index = order * size + slot
             filled = index < frame.num_tokens
             rows.append(
-                {
-                    "line": place // per_line,
-                    "blocks": " ".join(str(other) for _, other in line),
-                    "block": str(block_id),
-                    "column": place % per_line * size + slot,
-                    "state": str(states[index]) if filled else "empty",
-                    "sign": SIGNS[states[index]] if filled else "",
-                    "token": trace.texts[index] if filled else "",
-                    "index": index,
-                    "requests": frame.ref_counts[order],
-                }
+                (
+                    place // per_line,
+                    blocks,
+                    str(block_id),
+                    place % per_line * size + slot,
+                    str(states[index]) if filled else "empty",
+                    SIGNS[states[index]] if filled else "",
+                    trace.texts[index] if filled else "",
+                    index,
+                    frame.ref_counts[order],
+                )
             )
-    return pd.DataFrame(rows)
+    return _table(SLOTS_COLUMNS, rows)
 
 
 def block_table(trace: Trace, frame: Frame) -> pd.DataFrame:
@@ -141,37 +206,34 @@ def block_table(trace: Trace, frame: Frame) -> pd.DataFrame:
 
 def free_list(
     free: Sequence[int], findable: Collection[int], just_freed: Collection[int] = ()
-) -> pd.DataFrame:
+) -> pa.Table:
     """The row of free blocks, next to be taken first, broken into lines of 32."""
-    return pd.DataFrame(
-        [
-            {
-                "order": order,
-                "line": order // FREE_PER_ROW,
-                "column": order % FREE_PER_ROW,
-                "block": str(block_id),
-                "holds": "can still be found" if block_id in findable else "empty",
-                "just_freed": block_id in just_freed,
-            }
-            for order, block_id in enumerate(free)
-        ],
-        columns=["order", "line", "column", "block", "holds", "just_freed"],
-    )
+    rows = [
+        (
+            order,
+            order // FREE_PER_ROW,
+            order % FREE_PER_ROW,
+            str(block_id),
+            "can still be found" if block_id in findable else "empty",
+            block_id in just_freed,
+        )
+        for order, block_id in enumerate(free)
+    ]
+    return _table(FREE_COLUMNS, rows)
 
 
-def checks(outcome: Outcome) -> pd.DataFrame:
+def checks(outcome: Outcome) -> pa.Table:
     """A row for each statement of a scenario: the known answer beside the computed one."""
-    return pd.DataFrame(
-        [
-            {
-                "what": check.what,
-                "expected": _plain(check.expected),
-                "computed": _plain(check.computed),
-                "agrees": "yes" if check.holds else "NO",
-            }
-            for check in outcome.checks
-        ]
-    )
+    rows = [
+        (
+            check.what,
+            _plain(check.expected),
+            _plain(check.computed),
+            "yes" if check.holds else "NO",
+        )
+        for check in outcome.checks
+    ]
+    return _table(CHECKS_COLUMNS, rows)
 
 
 def _plain(value: object) -> str:
@@ -189,49 +251,53 @@ def _plain(value: object) -> str:
     return ", ".join(map(_plain, value))
 
 
-def steps(trace: Trace, upto: int | None = None) -> pd.DataFrame:
+def steps(trace: Trace, upto: int | None = None) -> pa.Table:
     """A row a step: what was measured and held; `upto` limits it to that many steps."""
-    return pd.DataFrame(
-        [
-            {
-                "step": step,
-                "kind": frame.kind,
-                "token": trace.texts[frame.num_tokens],
-                "ms": frame.seconds * 1000,
-                "tokens_processed": frame.tokens_processed,
-                "cached_tokens": frame.cached_tokens,
-                "kv_bytes": trace.kv_bytes(frame),
-                "block_bytes": trace.block_bytes(frame),
-                "evicted": len(frame.evicted),
-                "blocks_freed": len(frame.freed),
-                "hit_rate": frame.hit_rate,
-                "naive_hit_rate": frame.naive_hit_rate,
-            }
-            for step, frame in enumerate(trace.frames[:upto])
-        ]
-    )
+    rows = [
+        (
+            step,
+            frame.kind,
+            trace.texts[frame.num_tokens],
+            frame.seconds * 1000,
+            frame.tokens_processed,
+            frame.cached_tokens,
+            trace.kv_bytes(frame),
+            trace.block_bytes(frame),
+            len(frame.evicted),
+            len(frame.freed),
+            frame.hit_rate,
+            frame.naive_hit_rate,
+        )
+        for step, frame in enumerate(trace.frames[:upto])
+    ]
+    return _table(STEPS_COLUMNS, rows)
 
 
-def experiment(rows: list[Asked]) -> pd.DataFrame:
+def experiment(asked: Sequence[Asked]) -> pa.Table:
     """Two rows for each way of asking: tokens found in the pool, and tokens computed."""
-    return pd.DataFrame(
-        [
-            {
-                "order": order,
-                "how": asked.how,
-                "part": part,
-                "tokens": count,
-                "ms": asked.prefill.seconds * 1000,
-                "hit_rate": asked.prefill.hit_rate,
-            }
-            for order, asked in enumerate(rows)
-            for part, count in (
-                ("found in the pool", asked.prefill.cached_tokens),
-                ("computed", asked.prefill.computed_tokens),
-            )
-        ],
-        columns=["order", "how", "part", "tokens", "ms", "hit_rate"],
+    rows = [
+        (order, each.how, part, count, each.prefill.seconds * 1000, each.prefill.hit_rate)
+        for order, each in enumerate(asked)
+        for part, count in (
+            ("found in the pool", each.prefill.cached_tokens),
+            ("computed", each.prefill.computed_tokens),
+        )
+    ]
+    return _table(EXPERIMENT_COLUMNS, rows)
+
+
+def _table(columns: pa.Schema, rows: Sequence[tuple]) -> pa.Table:
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return pa.table(
+        [_array(column, field.type) for column, field in zip(values, columns, strict=True)],
+        schema=columns,
     )
+
+
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
+    return pa.array(values, kind)
 
 
 def _commonest(states: list[TokenState]) -> TokenState:

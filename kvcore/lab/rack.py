@@ -6,6 +6,7 @@ positions are joined within their block first, then layers.
 
 import base64
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -45,6 +46,7 @@ def grid_for(num_layers: int, num_tokens: int, block_size: int, max_boxes: int =
     return Grid(tokens, layers)
 
 
+@lru_cache(maxsize=64)
 def rack_data(trace: Trace, frame: Frame, max_boxes: int = MAX_BOXES) -> dict[str, object]:
     """What the rack component draws, as JSON values.
 
@@ -54,7 +56,7 @@ def rack_data(trace: Trace, frame: Frame, max_boxes: int = MAX_BOXES) -> dict[st
     """
     about = trace.about
     grid = grid_for(about.num_layers, frame.num_tokens, about.block_size, max_boxes)
-    key_norms, value_norms = (_joined(norms, grid) for norms in trace.norms(frame))
+    key_norms, value_norms = (joined(norms, grid) for norms in trace.norms(frame))
     return {
         "shelves": _shelves(about.num_layers, grid.layers),
         "columns": _column_data(trace, frame, grid.tokens),
@@ -129,11 +131,11 @@ def _state_label(states: list[TokenState]) -> str:
     return "; ".join(f"{count} {state}" for state, count in counts.items() if count)
 
 
-def _joined(norms: np.ndarray, grid: Grid) -> np.ndarray:
+def joined(norms: np.ndarray, grid: Grid) -> np.ndarray:
     """Means over the layers of a shelf and the tokens of a column: [shelves, columns]."""
     by_layer = np.add.reduceat(norms, range(0, norms.shape[0], grid.layers), axis=0)
-    joined = np.add.reduceat(by_layer, range(0, norms.shape[1], grid.tokens), axis=1)
-    return joined / (
+    sums = np.add.reduceat(by_layer, range(0, norms.shape[1], grid.tokens), axis=1)
+    return sums / (
         _widths(norms.shape[0], grid.layers)[:, None] * _widths(norms.shape[1], grid.tokens)
     )
 

@@ -116,9 +116,9 @@ class Frame:
         return sum(block_id != 0 for block_id in self.block_ids)
 
 
-@dataclass
+@dataclass(eq=False)
 class Trace:
-    """A request from its prompt on.
+    """A request from its prompt on. It only grows: what a frame tells stays true for ever.
 
     token_ids, texts: of every token, the prompt's first; the last one was chosen and not yet run.
     key_norms, value_norms: for each token that was run, the length of its key (value) vector in

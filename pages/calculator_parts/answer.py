@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from kvcore import units
 from kvcore.architecture import Architecture
@@ -17,31 +18,30 @@ from pages.common.text import as_text
 
 
 def metrics(subject: Subject, request: Request, hardware: Hardware) -> Users:
-    """Four figures on one request and one GPU."""
+    """Four figures on one request and one GPU, and a line that says more of each."""
     architecture, ranks = subject.architecture, hardware.deployment.tensor_parallel
     bounds = architecture.cache_range(request.tokens, request.kv_format, ranks)
     growth = architecture.growth_range(request.kv_format, ranks)
     users = users_at(hardware.deployment, request.tokens)
     per = " on each GPU" if ranks > 1 else ""
-    columns = st.columns(4)
-    with columns[0]:
-        st.metric(
-            f"Cache of one request{per}",
-            _range(units.gib, bounds.low, bounds.high),
-            help="Keys, values and state of one request at the full context.",
-        )
-        st.caption(f"{_range(units.gb, bounds.low, bounds.high)}, at {request.tokens:,} tokens")
-    with columns[1]:
-        st.metric(
-            f"Growth per token{per}",
-            _range(units.gib, growth.low, growth.high),
-            help="What every further token adds for ever.",
-        )
-        st.caption(f"{_range(units.count, growth.low, growth.high)} bytes")
-    with columns[2]:
-        _users_metric(users, hardware)
-    with columns[3]:
-        _free_metric(users, hardware)
+    row = st.container(horizontal=True)
+    row.metric(
+        f"Cache of one request{per}",
+        _range(units.gib, bounds.low, bounds.high),
+        help="Keys, values and state of one request at the full context.",
+    )
+    row.metric(
+        f"Growth per token{per}",
+        _range(units.gib, growth.low, growth.high),
+        help="What every further token adds for ever.",
+    )
+    _users_metric(row, users, hardware)
+    _free_metric(row, users, hardware)
+    st.caption(
+        f"One request: {_range(units.gb, bounds.low, bounds.high)}, at {request.tokens:,} tokens. "
+        f"A further token: {_range(units.count, growth.low, growth.high)} bytes. "
+        + _told_of_memory(users, hardware)
+    )
     return users
 
 
@@ -49,33 +49,38 @@ def _range(write, low: int, high: int) -> str:  # noqa: ANN001 - a function from
     return write(high) if low == high else f"{write(low)} to {write(high)}"
 
 
-def _users_metric(users: Users, hardware: Hardware) -> None:
+def _users_metric(row: DeltaGenerator, users: Users, hardware: Hardware) -> None:
     gpus = hardware.deployment.num_gpus
-    where = "one GPU" if gpus == 1 else f"{gpus} GPUs"
-    if not hardware.weights_known:
-        st.metric(f"Users at once on {where}", "unknown", help="Needs the size of the weights.")
-        st.caption("Type the weights' size to see how many fit.")
-        return
-    st.metric(
-        f"Users at once on {where}",
-        units.count(users.total),
-        help="Each with a full context. Nobody shares a prefix; see “Users” below.",
+    known = hardware.weights_known
+    row.metric(
+        f"Users at once on {'one GPU' if gpus == 1 else f'{gpus} GPUs'}",
+        units.count(users.total) if known else "unknown",
+        help="Each with a full context. Nobody shares a prefix; see “Users” below."
+        if known
+        else "Needs the size of the weights.",
     )
-    st.caption("worst case: every request at its full length")
 
 
-def _free_metric(users: Users, hardware: Hardware) -> None:
+def _free_metric(row: DeltaGenerator, users: Users, hardware: Hardware) -> None:
     if not hardware.weights_known:
-        st.metric("Left for caches", "unknown")
+        row.metric("Left for caches", "unknown")
         return
     short = users.free_bytes < 0
-    st.metric(
+    row.metric(
         "Missing for the weights" if short else "Left for caches",
         units.gib(abs(users.free_bytes)),
         help="GPU memory after weights and overhead, on the GPU that fills first.",
     )
-    stage = hardware.deployment.stages[users.stage]
-    st.caption(f"after {units.gib(stage.weights_bytes)} of weights ({hardware.weights_note})")
+
+
+def _told_of_memory(users: Users, hardware: Hardware) -> str:
+    if not hardware.weights_known:
+        return "Type the weights' size to see how many users fit."
+    weights = hardware.deployment.stages[users.stage].weights_bytes
+    return (
+        "Users: worst case, every request at its full length, after "
+        f"{units.gib(weights)} of weights ({hardware.weights_note})."
+    )
 
 
 def notes(architecture: Architecture) -> None:
@@ -152,3 +157,11 @@ def _bar(request: Request, hardware: Hardware, users: Users) -> None:
         alt=f"With {shown:,} users, {biggest.part} take the most memory: "
         f"{units.gib(biggest.num_bytes)}.",
     )
+    sizes = {share.part: share.num_bytes for share in shares}
+    if users.per_copy and "free" in sizes:
+        plural = "cache takes" if shown == 1 else "caches take"
+        st.caption(
+            f"{shown:,} full {plural} {units.gib(sizes['caches'])} of the "
+            f"{units.gib(users.free_bytes)} left for caches; the {units.gib(sizes['free'])} that "
+            "remain are less than one more needs."
+        )

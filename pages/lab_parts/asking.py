@@ -51,7 +51,7 @@ def choose(player: Player) -> Wanted:
         help="It goes on holding its blocks, and shares those with which both begin.",
     )
     asking = st.container(horizontal=True)
-    policy = keeping.choose_policy()
+    policy = keeping.choose_policy(player.trace)
     settings = keeping.choose_pool()
     now = f"{datetime.now():%H:%M:%S} on {datetime.now():%Y-%m-%d}"
     wanted = Wanted(

@@ -7,6 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from kvcore import eviction
 from kvcore.lab.run import Policy, Settings
+from kvcore.lab.trace import Trace
 from pages.common.query import Choice, Number
 
 POLICIES = {
@@ -28,8 +29,10 @@ RULES = {
 }
 
 
-def choose_policy() -> Policy:
+def choose_policy(trace: Trace) -> Policy:
+    """The policy of the next request; what the request on show kept is said beside it."""
     st.subheader("What the cache keeps", divider=False)
+    st.caption(f"For the next request. The one on show: {describe_policy(trace)}.")
     name = st.selectbox(
         "Policy",
         list(POLICIES),
@@ -49,6 +52,12 @@ def choose_policy() -> Policy:
         help="Number the positions kept 0, 1, 2 … as StreamingLLM does, instead of leaving them.",
     )
     return Policy(name, budget, renumber)
+
+
+def describe_policy(trace: Trace) -> str:
+    """Sliding window (96 window): the policy by the name of the control, the budget in tokens."""
+    parts = " + ".join(f"{count} {part}" for part, count in trace.about.budget.items())
+    return POLICIES[trace.about.policy].lower() + (f" ({parts})" if parts else "")
 
 
 def choose_budget(name: str) -> dict[str, int]:

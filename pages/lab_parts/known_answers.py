@@ -48,6 +48,6 @@ def choose() -> Scenario:
 def free_blocks(pool: BlockPool) -> None:
     findable = {block.block_id for block in pool.blocks if block.hash is not None}
     free = frames.free_list(pool.free_list, findable)
-    if len(free):
+    if free.num_rows:
         st.caption("The free list at the end, next to be taken first")
         draw(charts.free_list, free, alt=f"Free blocks in order: {pool.free_list}.")

@@ -17,7 +17,7 @@ from pages.common.page import refuse
 from pages.common.rack import rack
 from pages.common.text import as_text
 from pages.lab_parts import six_ways
-from pages.lab_parts.keeping import POLICIES
+from pages.lab_parts.keeping import describe_policy
 from pages.lab_parts.running import slot, the_player
 
 
@@ -68,7 +68,8 @@ def metrics(trace: Trace, frame: Frame) -> None:
     row.metric(
         "Prefix hit rate",
         explain.hit_rate(frame.hit_rate),
-        help="Tokens found over tokens asked for, each request counted once when it is admitted.",
+        help="Prompt tokens found in the pool over prompt tokens asked for, since this pool began: "
+        "earlier requests count too, each once, when it is admitted.",
         border=True,
     )
 
@@ -83,8 +84,10 @@ def said(player: Player) -> None:
     st.caption(doing(player))
     evicts = trace.about.policy != eviction.NONE
     st.caption(
-        f"{trace.name.capitalize()}, step {player.cursor} of {len(trace.frames) - 1}; "
-        f"{describe_policy(trace)}. " + (explain.positions_note(trace) if evicts else "")
+        f"{trace.name.capitalize()}, step {player.cursor} of {len(trace.frames) - 1}; its cache: "
+        f"{describe_policy(trace)}. "
+        + (f"{explain.positions_note(trace)} " if evicts else "")
+        + "The hit rate is that of all prompts since the pool began."
     )
 
 
@@ -98,12 +101,6 @@ def doing(player: Player) -> str:
             f"Step through it, or press Ask to run your own."
         )
     return f"Running here. {as_text(player.notice or '', 400)}"
-
-
-def describe_policy(trace: Trace) -> str:
-    budget = trace.about.budget
-    parts = " + ".join(f"{count} {part}" for part, count in budget.items())
-    return POLICIES[trace.about.policy].lower() + (f" ({parts})" if parts else "")
 
 
 def cache(trace: Trace, frame: Frame) -> None:
@@ -137,5 +134,5 @@ def blocks(trace: Trace, frame: Frame) -> None:
         "taken first. Bold: old contents that can still be found. Ring: freed in this step."
     )
     free = frames.free_list(frame.free_list, set(frame.free_findable), set(frame.freed))
-    if len(free):
+    if free.num_rows:
         draw(charts.free_list, free, alt=f"Next to be taken: {frame.free_list[:8]}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from kvcore.decoding.known import ORIGINS
 from kvcore.lab import explain, frames
 from kvcore.lab.player import Player
 from pages.common.page import export_row, share_link, sources
@@ -76,7 +77,8 @@ def show_sources() -> None:
 
 def export(player: Player) -> None:
     about = player.trace.about
-    settings = {"model": about.model, "weights": about.source, "policy": about.policy}
+    weights = ORIGINS.get(about.source, about.source)
+    settings = {"model": about.model, "weights": weights, "policy": about.policy}
     settings |= {"budget": about.budget, "block_size": about.block_size, "blocks": about.num_blocks}
-    export_row("cache_lab", frames.steps(player.trace), settings)
+    export_row("cache_lab", frames.steps(player.trace).to_pandas(), settings)
     share_link("lab_")

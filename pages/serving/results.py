@@ -82,9 +82,10 @@ def _first_token(samples: Sequence[Sample]) -> None:
         help="Median time to first token with a prefix the server has never seen.",
     )
     pays.metric(
-        "Pays from",
-        f"{found.pays_from:,} tokens" if found.pays_from else "nowhere here",
-        help="From this length on, every warm answer began sooner than every cold one.",
+        "Always faster from",
+        f"{found.pays_from:,} tokens" if found.pays_from else "no length here",
+        help="For prompts of this length and longer, every answer to a prefix sent before (warm) "
+        "began sooner than every answer to a new one (cold).",
     )
     slope.metric(
         "1,000 tokens, cold",
