@@ -18,18 +18,18 @@ def metrics(outcomes: Sequence[Outcome]) -> None:
     if paged.runs_nothing:
         refuse("None of these requests can ever be served from this pool.")
         return
-    row = st.columns(4)
-    row[0].metric(
+    row = st.container(horizontal=True)
+    row.metric(
         "Memory that holds tokens, paged",
         f"{paged.split().token_states:.1f} %",
         help="Averaged over steps, the first and last 5 % of completions left out.",
     )
-    row[1].metric(
+    row.metric(
         "The same, reserving the longest",
         "nothing fits" if longest.runs_nothing else f"{longest.split().token_states:.1f} %",
         help="One chunk of the longest length the model takes, for every request.",
     )
-    row[2].metric(
+    row.metric(
         "Requests at once",
         f"{paged.batch_size:.1f}",
         None if longest.runs_nothing else f"{longest.batch_size:.1f} reserving the longest",
@@ -37,7 +37,7 @@ def metrics(outcomes: Sequence[Outcome]) -> None:
         delta_arrow="off",
         help="Running per step, on average.",
     )
-    row[3].metric(
+    row.metric(
         "Price of preemption",
         f"{paged.recomputed_per_generated:.2f} tokens",
         "computed again per token generated",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -16,6 +16,7 @@ from kvcore.paging.requests import Request
 from kvcore.paging.scenario import TRACE, Scenario
 from kvcore.paging.sharing import Savings, savings, shared_runs
 from kvcore.paging.traces import Trace
+from pages.paging_parts.kept import Kept
 from pages.paging_parts.player import LAST_STEP
 
 AT_ONCE = 7_200
@@ -56,25 +57,32 @@ class Comparison:
 KEY = {Comparison: lambda comparison: comparison.key}
 
 
+RUNS: Kept[Outcome] = Kept(96)
+RECORDINGS: Kept[Recording] = Kept(6)
+
+
 def run_all(comparison: Comparison) -> list[Outcome]:
     """Every policy's run; a setting moved runs those anew that heed it."""
     requests = cache(comparison.requests)
-    return [_ran(comparison.seen_by(policy), policy, requests) for policy in POLICIES]
 
+    def run(policy: str) -> Outcome:
+        seen = comparison.seen_by(policy)
+        return RUNS.get(
+            (seen.key, policy),
+            lambda: seen.scenario.run(policy, requests()),
+            "Running the policies",
+        )
 
-@st.cache_resource(max_entries=96, hash_funcs=KEY, show_spinner="Running the policies")
-def _ran(comparison: Comparison, policy: str, _requests: Callable[[], list[Request]]) -> Outcome:
-    return comparison.scenario.run(policy, _requests())
+    return [run(policy) for policy in POLICIES]
 
 
 def recorded(comparison: Comparison, policy: str) -> Recording:
-    return _recorded(comparison.seen_by(policy), policy)
-
-
-@st.cache_resource(max_entries=6, hash_funcs=KEY, show_spinner="Recording where every request lies")
-def _recorded(comparison: Comparison, policy: str) -> Recording:
-    run = comparison.scenario.record(policy, comparison.requests())
-    return Recording(run, LAST_STEP)
+    seen = comparison.seen_by(policy)
+    return RECORDINGS.get(
+        (seen.key, policy),
+        lambda: Recording(seen.scenario.record(policy, seen.requests()), LAST_STEP),
+        "Recording where every request lies",
+    )
 
 
 @st.cache_data(max_entries=12, hash_funcs=KEY, show_spinner="Running with and without sharing")

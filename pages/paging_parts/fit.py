@@ -17,8 +17,8 @@ RULES = {
 
 def show(scenario: Scenario) -> None:
     st.markdown("**Would a request fit?**")
-    left, right = st.columns(2)
-    prompt = left.number_input(
+    row = st.container(horizontal=True)
+    prompt = row.number_input(
         "Prompt (tokens)",
         1,
         1_000_000,
@@ -27,7 +27,7 @@ def show(scenario: Scenario) -> None:
         bind="query-params",
         help="Asked of an empty pool under every policy.",
     )
-    output = right.number_input(
+    output = row.number_input(
         "Output (tokens)",
         1,
         1_000_000,

@@ -35,14 +35,9 @@ def tab(comparison: Comparison) -> None:
         f"The first {units.count(first.scenario.count)} requests under two policies, at the same "
         "step. Click a request to follow it."
     )
-    left, right, step, followed = st.columns([2, 2, 2, 1])
-    with left:
-        sides = [choose_policy("Left", "contiguous-oracle")]
-    with right:
-        sides.append(choose_policy("Right", "paged"))
-    with step:
+    with st.container(horizontal=True):
+        sides = [choose_policy("Left", "contiguous-oracle"), choose_policy("Right", "paged")]
         player.step_slider()
-    with followed:
         choose_followed()
     player.play_row()
     recordings = [recorded(first, policy) for policy in sides]

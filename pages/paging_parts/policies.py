@@ -103,8 +103,8 @@ def choose_seed() -> int:
 
 
 def choose_slack() -> Slack:
-    left, right = st.columns(2)
-    buddy = left.segmented_control(
+    row = st.container(horizontal=True)
+    buddy = row.segmented_control(
         "Slack of the buddy allocator counts as",
         list(BUDDY_SLACK),
         default="external",
@@ -114,7 +114,7 @@ def choose_slack() -> Slack:
         bind="query-params",
         help="Slots added when a chunk is rounded up to a power of two. No token moves.",
     )
-    block = right.selectbox(
+    block = row.selectbox(
         "Slack of blocks counts as",
         list(BLOCK_SLACK),
         format_func=BLOCK_SLACK.get,
