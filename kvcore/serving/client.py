@@ -111,8 +111,10 @@ class Client:
         key: Key | None = None,
         timeouts: Timeouts | None = None,
         transport: httpx2.BaseTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.target = target
+        self._clock = clock
         self.timeouts = timeouts or Timeouts()
         self._key = key or Key()
         self._transport = transport or PinnedTransport(target, MOST_CONNECTIONS)
@@ -182,7 +184,7 @@ class Client:
         system: str = "",
         whole_length: bool = False,
     ) -> Answer:
-        """Stream one answer, timed on this machine's monotonic clock.
+        """Stream one answer, timed on this machine's monotonic clock, or the one given.
 
         whole_length: have it write all of max_tokens, where the server knows how to be told.
         Raises ServingError; a broken stream raises Dropped with what had come.
@@ -209,7 +211,7 @@ class Client:
     def _stream(self, body: Mapping[str, Any], max_tokens: int) -> Answer:
         answer = Answer()
         path = f"{self.target.base}/chat/completions"
-        started = time.monotonic()
+        started = self._clock()
         with (
             self._explained(answer),
             self._http.sse(
@@ -219,13 +221,13 @@ class Client:
             self._check(source.response, str(body["model"]))
             answer.clock_ahead_seconds = clock_ahead(source.response.headers.get("date"))
             for event in self._events(source, started):
-                answer.take(event, time.monotonic() - started)
+                answer.take(event, self._clock() - started)
                 if len(answer.piece_seconds) > max_tokens + 16:
                     raise ServerFault(
                         f"The server wrote more than the {max_tokens:,} tokens it was asked "
                         "for, so reading stopped."
                     )
-        answer.total_seconds = time.monotonic() - started
+        answer.total_seconds = self._clock() - started
         if not answer.done:
             raise Dropped(
                 "The server ended the stream before the answer was whole"
@@ -241,7 +243,7 @@ class Client:
             size += len(event.data)
             if size > MOST_STREAM_BYTES:
                 raise ServerFault("The stream is longer than any answer: reading stopped.")
-            if time.monotonic() - started > self.timeouts.answer:
+            if self._clock() - started > self.timeouts.answer:
                 raise TimedOut(
                     f"The answer took more than {self.timeouts.answer:,.0f} s in all, so reading "
                     "stopped."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -19,9 +19,24 @@ BLOCK = 16
 MODEL = "fake-1"
 
 
+class FakeClock:
+    """Seconds that pass only while somebody sleeps, so that what is measured is exact."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        with self._lock:
+            self.now += seconds
+
+
 @dataclass
 class Behaviour:
-    """What the server does. limit: so many 429 come first."""
+    """What the server does. limit: so many 429 come first. sleep: how it waits."""
 
     fault: str = ""
     limit: int = 0
@@ -34,6 +49,7 @@ class Behaviour:
     seconds_per_word: float = 0.0
     seconds_per_token: float = 0.0
     clock_ahead: float = 0.0
+    sleep: Callable[[float], None] = time.sleep
     key: str = ""
     redirect_to: str = ""
     body: str = ""
@@ -174,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.event({"choices": [{"index": 0, "delta": {"role": "assistant"}}]})
-        time.sleep(does.seconds_per_word * (len(words) - reused))
+        does.sleep(does.seconds_per_word * (len(words) - reused))
         wanted = body.get("max_tokens") or body.get("max_completion_tokens")
         for place in range(wanted):
             if does.fault == "drop" and place == wanted // 2:
@@ -192,7 +208,7 @@ class Handler(BaseHTTPRequestHandler):
             if does.fault == "not-json" and place == wanted // 2:
                 self.chunk(b"data: {broken\n\n")
             self.event({"choices": [{"index": 0, "delta": {"content": "word "}}]})
-            time.sleep(does.seconds_per_token * does.open_streams)
+            does.sleep(does.seconds_per_token * does.open_streams)
         if does.fault == "endless":
             for _ in range(10_000):
                 self.event({"choices": [{"index": 0, "delta": {"content": "more "}}]})

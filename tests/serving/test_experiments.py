@@ -39,8 +39,10 @@ from kvcore.serving.frames import from_records, to_records
 from kvcore.serving.prompts import changed_early
 from kvcore.serving.recorded import SMOLLM2_NAME, architecture
 from kvcore.serving.run import skew_notice
-from tests.serving.fake_server import MODEL
+from tests.serving.fake_server import MODEL, FakeClock
 
+A_WORD = 2.0**-11
+"""Seconds the fake server computes a word; a power of two, so that sums on the clock are exact."""
 SMALL = FirstToken(lengths=(100, 500), repeats=2)
 
 
@@ -53,7 +55,7 @@ def samples(client, experiment, **options):
 
 
 def test_a_server_that_caches(serve):
-    client, _ = serve(seconds_per_word=0.0005)
+    client, _ = serve(seconds_per_word=A_WORD, clock=FakeClock())
     found = samples(client, SMALL)
     assert [s.series for s in found].count(WARM_UP) == 1
     cold = [s for s in found if s.series == COLD]
@@ -66,10 +68,11 @@ def test_a_server_that_caches(serve):
         assert sample.cached_tokens == sample.metric_hits == expected
     says = first_token_findings(found)
     assert (says.pairs, says.told, says.told_hit) == (4, 4, 4)
-    assert says.longest_ratio > 2
-    assert says.pays_from is not None
-    assert says.cold_line.slope == pytest.approx(0.0005, rel=0.6)
-    assert says.warm_line.slope < says.cold_line.slope
+    assert (says.in_time, says.agreeing) == (4, 4)
+    assert says.pays_from == 65, "the shortest prompt, in the tokens that the server counted"
+    assert says.longest_ratio == 465, "465 words cold, one warm"
+    assert says.cold_line.slope == A_WORD
+    assert says.warm_line.slope == 0
 
 
 def test_cold_and_warm_alternate(serve):
@@ -83,14 +86,16 @@ def test_cold_and_warm_alternate(serve):
 
 
 def test_a_server_that_does_not_cache(serve):
-    client, _ = serve(seconds_per_word=0.0005, caches=False)
+    client, _ = serve(seconds_per_word=A_WORD, caches=False, clock=FakeClock())
     says = first_token_findings(samples(client, SMALL))
     assert says.told > 0
-    assert says.told_hit == 0
+    assert says.told_hit == says.in_time == 0
+    assert says.pays_from is None
+    assert says.longest_ratio == 1
 
 
 def test_a_server_that_says_nothing(serve):
-    client, _ = serve(seconds_per_word=0.0005, usage=False, metrics=False)
+    client, _ = serve(seconds_per_word=A_WORD, usage=False, metrics=False, clock=FakeClock())
     found = samples(client, SMALL)
     assert all(s.prompt_tokens is None and s.said_cached is None for s in found)
     assert {s.tokens for s in found if s.series == COLD} == {100, 500}
@@ -103,7 +108,7 @@ def test_a_server_that_says_nothing(serve):
 
 
 def test_one_early_character(serve):
-    client, _ = serve(seconds_per_word=0.0005)
+    client, _ = serve(seconds_per_word=A_WORD, clock=FakeClock())
     found = samples(client, EarlyChange(length=500, repeats=2))
     says = early_change_findings(found)
     assert list(says.seconds) == [FIRST, AGAIN, CHANGED, BACK]
@@ -111,7 +116,7 @@ def test_one_early_character(serve):
     assert says.reused[AGAIN] == says.reused[BACK] == 464
     assert says.reused[CHANGED] == 0
     assert says.lost_tokens == 464
-    assert says.costs_times > 1.5
+    assert says.costs_times == 465, "all 465 words are computed instead of one"
 
 
 def test_exactly_one_character_differs():
