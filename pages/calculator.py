@@ -6,9 +6,7 @@ through_app()
 
 import streamlit as st
 
-from kvcore.capacity import WEIGHT_BITS
 from kvcore.catalog import MODELS
-from kvcore.formats import FORMATS
 from pages.calculator_parts import answer, engine, hardware, model, tabs
 from pages.common import query
 from pages.common.page import header
@@ -60,26 +58,31 @@ query.check(
         "calculator_precision": query.Choice(tuple(hardware.PRECISION)),
         "calculator_model": query.Choice(tuple(MODELS)),
         "calculator_tokens": query.Number(1, hardware.LONGEST),
-        "calculator_format": query.Choice(tuple(FORMATS)),
+        "calculator_format": query.Named(hardware.FORMAT_NAMES),
         "calculator_gpu": query.Choice(hardware.GPU_NAMES),
         "calculator_memory": query.Number(0, 10_000, whole=False),
         "calculator_weights": query.Number(0, 10_000, whole=False),
-        "calculator_weights_dtype": query.Choice(tuple(WEIGHT_BITS)),
+        "calculator_weights_dtype": query.Named(hardware.WEIGHT_NAMES),
         "calculator_weights_gib": query.Number(0, 100_000, whole=False),
         "calculator_overhead": query.Number(0, 1_000, whole=False),
         "calculator_tp": query.Choice(tuple(str(ranks) for ranks in hardware.RANKS)),
         "calculator_pp": query.Number(1, 64),
         "calculator_dp": query.Number(1, 1_024),
-        "calculator_compare": query.Choice(tuple(MODELS)),
+        "calculator_compare": query.Several(tuple(MODELS)),
         "calculator_engine": query.Choice(engine.ENGINES),
         "calculator_version": query.Choice(engine.VERSIONS),
         "calculator_batched": query.Number(1, 1_000_000),
+        "calculator_drafts": query.Number(0, engine.MOST_DRAFTS),
+        "calculator_batches": query.Number(1, engine.MOST_BATCHES),
         "calculator_slots": query.Number(1, 1_024),
         "calculator_prompt": query.Number(1, hardware.LONGEST),
         "calculator_reply": query.Number(1, hardware.LONGEST),
         "calculator_prefix": query.Number(0, hardware.LONGEST),
         "calculator_state_slots": query.Number(1, 1_000_000),
         "calculator_tab": query.Choice(tabs.TABS),
+        "calculator_log": query.Switch(),
+        "calculator_assume": query.Switch(),
+        "calculator_prefix_caching": query.Switch(),
     }
 )
 

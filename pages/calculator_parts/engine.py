@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import streamlit as st
 
 from kvcore import units
@@ -25,6 +27,7 @@ ENGINES = ("vLLM", "SGLang", "llama.cpp")
 VERSIONS = ("0.33", "0.24", "0.21", "0.20", "0.10")
 LOG, LOG_LINK = "calculator_log_text", "calculator_startup"
 FROM_LOG = "from the log"
+MOST_DRAFTS, MOST_BATCHES = 64, 64
 
 
 def reserve(subject: Subject, request: Request, hardware: Hardware) -> None:
@@ -45,8 +48,18 @@ def reserve(subject: Subject, request: Request, hardware: Hardware) -> None:
         refuse(as_text(problem, 400))
 
 
-def _available(hardware: Hardware) -> int:
-    return min(stage.free_bytes for stage in hardware.deployment.stages)
+def _room(hardware: Hardware) -> list[int]:
+    """Bytes for the cache on each rank, stage by stage; 0 where the weights leave none."""
+    ranks = hardware.deployment.tensor_parallel
+    return [max(0, stage.free_bytes) for stage in hardware.deployment.stages for _ in range(ranks)]
+
+
+def _show_stages(rows: Sequence[Mapping[str, object]], what: str, fullest: int) -> None:
+    """A row for each pipeline stage; nothing where there is only one."""
+    if len(rows) == 1:
+        return
+    st.caption(f"Stage {fullest} fills first and decides: every stage gets as many {what}.")
+    st.dataframe(rows, hide_index=True)
 
 
 def _two_numbers(needs: int, reserves: int, engine: str, what: str) -> None:
@@ -94,7 +107,7 @@ def _vllm(architecture: Architecture, request: Request, hardware: Hardware) -> N
     deployment = hardware.deployment
     plan = vllm.plan(
         architecture,
-        max(0, _available(hardware)),
+        _room(hardware),
         request.tokens,
         kv_format=request.kv_format,
         tensor_parallel=deployment.tensor_parallel,
@@ -102,6 +115,7 @@ def _vllm(architecture: Architecture, request: Request, hardware: Hardware) -> N
         max_num_batched_tokens=int(batched),
         prefix_caching=prefix,
         version=version,
+        **_more_of_vllm(),
     )
     _two_numbers(
         plan.needed_bytes,
@@ -117,28 +131,101 @@ def _vllm(architecture: Architecture, request: Request, hardware: Hardware) -> N
             ],
             hide_index=True,
         )
+    stages = [rank for rank in plan.ranks if rank.tensor_rank == 0]
     if hardware.weights_known:
-        st.caption(
-            f"What vLLM {version} would print, with {units.gib(_available(hardware))} for caches"
+        _show_stages(
+            [
+                {
+                    "stage": rank.stage,
+                    "layers": rank.layers,
+                    "left for caches": units.gib(rank.available_bytes),
+                    "a block": f"{rank.bytes_per_block:,} bytes",
+                    "blocks that fit": rank.num_blocks,
+                    "one request": units.gib(rank.bytes_per_request),
+                }
+                for rank in stages
+            ],
+            "blocks",
+            plan.limiting_rank.stage,
         )
+        room = units.gib(plan.limiting_rank.available_bytes)
+        st.caption(f"What vLLM {version} would print, with {room} for caches")
         st.code("\n".join(vllm.startup_lines(plan)), language=None, wrap_lines=True)
+
+
+def _more_of_vllm() -> dict[str, object]:
+    """Settings that most leave alone, as `vllm.plan` takes them."""
+    with st.expander("More of vLLM's settings"):
+        row = st.container(horizontal=True)
+        drafts = row.number_input(
+            "Speculative tokens",
+            0,
+            MOST_DRAFTS,
+            0,
+            key="calculator_drafts",
+            bind="query-params",
+            help="Tokens drafted ahead: the model's own draft layers and further copies of "
+            "recurrent states take memory.",
+        )
+        batches = row.number_input(
+            "Batches at once",
+            1,
+            MOST_BATCHES,
+            1,
+            key="calculator_batches",
+            bind="query-params",
+            help="Batches under way together (asynchronous scheduling, pipeline stages): as many "
+            "times the batched tokens are kept beside each window.",
+        )
+        cpu = st.toggle(
+            f"On a CPU, in blocks of {vllm.CPU_BLOCK_SIZE} tokens",
+            key="calculator_cpu",
+            bind="query-params",
+            help="vLLM's CPU backend. Type the memory it has above, as the GPU's.",
+        )
+    return {
+        "speculative_tokens": int(drafts),
+        "concurrent_batches": int(batches),
+        "block_size": vllm.CPU_BLOCK_SIZE if cpu else vllm.DEFAULT_BLOCK_SIZE,
+        "device": "CPU" if cpu else "GPU",
+    }
 
 
 def _sglang(architecture: Architecture, request: Request, hardware: Hardware) -> None:
     if not hardware.weights_known:
         st.info("SGLang's pool needs the size of the weights.")
         return
-    plan = sglang.plan(
-        architecture,
-        max(0, _available(hardware)),
-        kv_format=request.kv_format,
-        tensor_parallel=hardware.deployment.tensor_parallel,
-    )
+    stages = hardware.deployment.stages
+    plans = [
+        sglang.plan(
+            stage.architecture,
+            max(0, stage.free_bytes),
+            kv_format=request.kv_format,
+            tensor_parallel=hardware.deployment.tensor_parallel,
+        )
+        for stage in stages
+    ]
+    fullest = min(range(len(plans)), key=lambda i: plans[i].tokens)
+    plan = plans[fullest]
     fits = plan.tokens // request.tokens
     columns = st.columns(3)
     columns[0].metric("Tokens in the pool", units.count(plan.tokens), help="max_total_num_tokens")
     columns[1].metric("Requests at this context", units.count(fits), help="Pool ÷ context.")
     columns[2].metric("Pool", units.gib(plan.pool_bytes), help="All buffers on one rank.")
+    _show_stages(
+        [
+            {
+                "stage": i,
+                "layers": stage.architecture.num_layers,
+                "left for caches": units.gib(max(0, stage.free_bytes)),
+                "tokens that fit": each.tokens,
+                "pool": units.gib(each.pool_bytes),
+            }
+            for i, (stage, each) in enumerate(zip(stages, plans, strict=True))
+        ],
+        "tokens",
+        fullest,
+    )
     st.caption("What SGLang would print; its “GB” are GiB")
     st.code("\n".join(sglang.startup_lines(plan)), language=None, wrap_lines=True)
 

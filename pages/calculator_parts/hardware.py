@@ -16,6 +16,8 @@ from pages.calculator_parts.model import SLIDERS
 AS_SOLD = "80 GB, as sold"
 GPU_NAMES = (AS_SOLD, *GPUS)
 PRECISION = {"16 bits": "bf16", "8 bits": "fp8"}
+FORMAT_NAMES = {name: kv_format.label for name, kv_format in FORMATS.items()}
+WEIGHT_NAMES = {name: f"{name}, {float(bits):g} bits each" for name, bits in WEIGHT_BITS.items()}
 LONGEST = 10_000_000
 RANKS = (1, 2, 4, 8, 16, 32)
 
@@ -63,7 +65,7 @@ def choose_request(source: str) -> Request:
     kv_format = st.selectbox(
         "Storage format of the cache",
         list(FORMATS),
-        format_func=lambda name: FORMATS[name].label,
+        format_func=FORMAT_NAMES.get,
         key="calculator_format",
         bind="query-params",
         help="Scales are counted: an int4 cache takes more than half a byte a number.",
@@ -213,7 +215,7 @@ def _choose_weights(subject: Subject, source: str) -> tuple[int, bool, str]:
         "Weights stored in",
         list(WEIGHT_BITS),
         index=list(WEIGHT_BITS).index("bf16"),
-        format_func=lambda name: f"{name}, {float(WEIGHT_BITS[name]):g} bits each",
+        format_func=WEIGHT_NAMES.get,
         key="calculator_weights_dtype",
         bind="query-params",
         help="All weights in this format. Real checkpoints leave some layers in 16 bits.",

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from kvcore.catalog import MODELS
+from kvcore.capacity import weight_bytes
+from kvcore.catalog import GPUS, MODELS
 from kvcore.config_json import pack, pack_text, unpack
+from kvcore.formats import FORMATS
 from pages.calculator_parts.tabs import TABS
 from tests.engines.logs import VLLM_LLAMA_20K
 from tests.test_architecture import BY_NAME, llama
@@ -142,6 +144,81 @@ def test_two_numbers_side_by_side(calculator):
     assert "Maximum concurrency for 131,072 tokens" in texts(app)
 
 
+def test_every_batch_in_flight_is_kept_beside_the_windows(calculator):
+    """Gemma-3-27B: six groups of windows, each padded to ten layers of 8,192 bytes a token.
+
+    A further batch of 8,192 tokens is 512 blocks of 16 in each group: 3.75 GiB more.
+    """
+    gemma = dict(
+        **NAMED,
+        calculator_model="Gemma-3-27B",
+        calculator_tokens="131072",
+        calculator_gpu="H200 141 GB",
+        calculator_tab="Engine",
+    )
+    one, two = (
+        metrics(calculator(**gemma, calculator_batches=str(n)))["vLLM reserves"] for n in (1, 2)
+    )
+    assert (one, two) == ("14.23 GiB", "17.98 GiB")
+
+
+def test_drafts_raise_the_block_of_a_hybrid(calculator):
+    """Qwen3.6-27B, two ranks, FP8: blocks of 1,600 tokens with three drafts (club-3090#642)."""
+    app = calculator(
+        **NAMED,
+        calculator_model="Qwen3.6-27B",
+        calculator_tokens="262144",
+        calculator_format="fp8",
+        calculator_memory="60",
+        calculator_tp="2",
+        calculator_version="0.24",
+        calculator_drafts="3",
+        calculator_tab="Engine",
+    )
+    assert "attention block size to 1600 tokens" in texts(app)
+
+
+def test_the_cpu_backend_takes_blocks_of_128_tokens(calculator):
+    """vLLM 0.32.0 on a CPU: 2 GiB of 23,040-byte tokens are 728 blocks."""
+    app = calculator(
+        calculator_layers="30",
+        calculator_kv_heads="3",
+        calculator_head_dim="64",
+        calculator_memory="2",
+        calculator_weights="0",
+        calculator_cpu="true",
+        calculator_context="16000",
+        calculator_tab="Engine",
+    )
+    assert f"CPU KV cache size: {728 * 128:,} tokens" in texts(app)
+
+
+@pytest.mark.parametrize(
+    ("engine", "column", "each", "most"),
+    [
+        ("vLLM", "blocks that fit", 16 * 4096, "blocks"),
+        ("SGLang", "tokens that fit", 4096, "tokens"),
+    ],
+)
+def test_the_fullest_stage_decides(calculator, engine, column, each, most):
+    """Llama-3.1-8B keeps 4,096 bytes a token and layer; 32 layers over 5 stages: 6, 6, 7, 7, 6."""
+    app = calculator(
+        **NAMED,
+        calculator_model="Llama-3.1-8B",
+        calculator_gpu="H100 80 GB SXM",
+        calculator_pp="5",
+        calculator_engine=engine,
+        calculator_tab="Engine",
+    )
+    table = next(each.value for each in app.dataframe if column in each.value)
+    assert list(table["layers"]) == [6, 6, 7, 7, 6]
+    room = GPUS["H100 80 GB SXM"].memory_bytes
+    weights = weight_bytes(MODELS["Llama-3.1-8B"].parameters)
+    for layers, fits in zip(table["layers"], table[column], strict=True):
+        assert fits == (room - -(-weights * layers // 32)) // (each * layers)
+    assert f"Stage 2 fills first and decides: every stage gets as many {most}." in captions(app)
+
+
 def test_an_engine_that_does_not_run_a_model_says_so(calculator):
     app = calculator(
         **NAMED,
@@ -165,6 +242,15 @@ def test_a_link_with_a_config_brings_it_back(calculator):
     app = calculator(**CONFIG, calculator_config=pack(BY_NAME["Nemotron-3-Nano-30B"]))
     assert "6,144 bytes" in captions(app)
     assert json.loads(app.text_area(key="calculator_paste").value)["model_type"] == "nemotron_h"
+
+
+@pytest.mark.parametrize("kv_format", ["fp8", FORMATS["fp8"].label])
+@pytest.mark.parametrize("dtype", ["int4", "int4, 4.125 bits each"])
+def test_a_link_names_formats_by_their_names_or_their_labels(calculator, kv_format, dtype):
+    app = calculator(**NAMED, calculator_format=kv_format, calculator_weights_dtype=dtype)
+    assert not app.warning
+    assert app.selectbox(key="calculator_format").value == "fp8"
+    assert app.selectbox(key="calculator_weights_dtype").value == "int4"
 
 
 def test_a_damaged_link_is_refused(calculator):

@@ -16,7 +16,7 @@ from kvcore.engines.reconcile.rows import (
     Row,
     Settings,
     compared,
-    summarise,
+    reconciliation,
     within,
 )
 from kvcore.formats import FormatError, find_format
@@ -66,22 +66,15 @@ def compare(log: LlamaCppLog, a: Architecture, settings: Settings) -> Reconcilia
         lines = tuple(llamacpp.startup_lines(p))
     except (PlanError, FormatError) as error:
         problem = str(error)
-    return Reconciliation(
-        engine="llama.cpp",
-        rows=tuple(rows),
-        summary=problem or summarise(rows),
-        assumed=tuple(assumed),
-        predicted_lines=lines,
-        used={
-            "context": inputs.context,
-            "kv_format": inputs.kv_format,
-            "value_format": inputs.value_format,
-            "slots": inputs.slots,
-            "unified": inputs.unified,
-            "ubatch": inputs.ubatch,
-        },
-        problem=problem,
-    )
+    used = {
+        "context": inputs.context,
+        "kv_format": inputs.kv_format,
+        "value_format": inputs.value_format,
+        "slots": inputs.slots,
+        "unified": inputs.unified,
+        "ubatch": inputs.ubatch,
+    }
+    return reconciliation("llama.cpp", rows, assumed, lines, used, problem)
 
 
 def _settle(log: LlamaCppLog, a: Architecture, settings: Settings) -> tuple[Inputs, list[str]]:

@@ -107,6 +107,20 @@ class Reconciliation:
         return bool(compared) and all(row.agrees for row in compared)
 
 
+def reconciliation(
+    engine: str,
+    rows: Sequence[Row],
+    assumed: Sequence[str],
+    lines: Sequence[str],
+    used: Mapping[str, object],
+    problem: str = "",
+) -> Reconciliation:
+    """What an engine's rows come to; a problem takes the place of their summary."""
+    return Reconciliation(
+        engine, tuple(rows), problem or summarise(rows), tuple(assumed), tuple(lines), used, problem
+    )
+
+
 def within(predicted: float | None, logged: float | None, tolerance: float) -> bool:
     """Whether two figures differ by no more than printing can cause."""
     if predicted is None or logged is None:

@@ -16,7 +16,7 @@ from kvcore.engines.reconcile.rows import (
     Row,
     Settings,
     compared,
-    summarise,
+    reconciliation,
     within,
 )
 from kvcore.formats import FormatError, find_format
@@ -82,21 +82,14 @@ def compare(log: SglangLog, a: Architecture, settings: Settings) -> Reconciliati
         lines = tuple(_lines(inputs, pool, printed))
     except (PlanError, FormatError) as error:
         problem = str(error)
-    return Reconciliation(
-        engine="sglang",
-        rows=tuple(rows),
-        summary=problem or summarise(rows),
-        assumed=tuple(assumed),
-        predicted_lines=lines,
-        used={
-            "kv_format": inputs.kv_format,
-            "tensor_parallel": inputs.tensor_parallel,
-            "page_size": inputs.page_size,
-            "swa_full_tokens_ratio": inputs.swa_full_tokens_ratio,
-            "mem_fraction_static": settings.mem_fraction_static or log.mem_fraction_static,
-        },
-        problem=problem,
-    )
+    used = {
+        "kv_format": inputs.kv_format,
+        "tensor_parallel": inputs.tensor_parallel,
+        "page_size": inputs.page_size,
+        "swa_full_tokens_ratio": inputs.swa_full_tokens_ratio,
+        "mem_fraction_static": settings.mem_fraction_static or log.mem_fraction_static,
+    }
+    return reconciliation("sglang", rows, assumed, lines, used, problem)
 
 
 def _settle(log: SglangLog, a: Architecture, settings: Settings) -> tuple[Inputs, list[str]]:

@@ -23,7 +23,7 @@ from kvcore.engines.reconcile.rows import (
     Row,
     Settings,
     compared,
-    summarise,
+    reconciliation,
     within,
 )
 from kvcore.engines.reconcile.vllm_guesses import Guess, guesses
@@ -67,15 +67,7 @@ def compare(log: VllmLog, a: Architecture, settings: Settings) -> Reconciliation
         lines = _predicted_lines(log, inputs, planned)
     except (PlanError, FormatError) as error:
         problem = str(error)
-    return Reconciliation(
-        engine="vllm",
-        rows=tuple(rows),
-        summary=problem or summarise(rows),
-        assumed=tuple(assumed),
-        predicted_lines=tuple(lines),
-        used=used(inputs, memory),
-        problem=problem,
-    )
+    return reconciliation("vllm", rows, assumed, lines, used(inputs, memory), problem)
 
 
 def _budget_rows(log: VllmLog, inputs: Inputs, memory: list[float] | None) -> Iterator[Row]:
