@@ -28,7 +28,10 @@ def step_slider() -> None:
 
 def play_row() -> None:
     row = st.container(horizontal=True, vertical_alignment="bottom")
-    row.button("Pause" if is_playing() else "Play", on_click=toggle_play, key="paging_play")
+    playing = is_playing()
+    row.button(
+        "Pause" if playing else "Play", on_click=pause if playing else play, key="paging_play"
+    )
     row.segmented_control(
         "Steps a frame",
         [1, 5, 25],
@@ -48,11 +51,17 @@ def seconds_a_frame() -> float | None:
     return SECONDS_A_FRAME if is_playing() else None
 
 
-def toggle_play() -> None:
-    st.session_state.paging_playing = not is_playing()
-    if is_playing():
+def play() -> None:
+    if not is_playing():
+        st.session_state.paging_playing = True
         st.session_state.paging_frame = st.session_state.paging_step
-    else:
+
+
+def pause() -> None:
+    """Stay at the frame on show. One press may arrive twice: a browser whose timer redraws the
+    maps at that moment sends it with the redraw and by itself."""
+    if is_playing():
+        st.session_state.paging_playing = False
         st.session_state.paging_resume = st.session_state.paging_frame
 
 
@@ -62,7 +71,7 @@ def step_to_show(last: int) -> int:
         return min(st.session_state.paging_step, last)
     frame = st.session_state.paging_frame
     if frame >= last:
-        toggle_play()
+        pause()
         st.rerun()
     st.session_state.paging_frame = min(last, frame + st.session_state.paging_pace_map)
     return frame

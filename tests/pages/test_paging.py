@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kvcore.paging import POLICIES, paper_requests
+from pages.paging_parts import player
 
 
 def metrics(app):
@@ -97,6 +98,27 @@ def test_play_moves_the_step_and_pause_keeps_it(small):
     assert not app.session_state["paging_playing"]
     assert app.session_state["paging_step"] > 100
     assert_fine(app)
+
+
+class State(dict):
+    """A session's state, by key and by attribute."""
+
+    __getattr__, __setattr__ = dict.__getitem__, dict.__setitem__
+
+
+def test_a_press_that_arrives_twice_counts_once(monkeypatch):
+    """With a timed redraw and by itself, as browsers send it when both come together."""
+    state = State(paging_step=100, paging_pace_map=5)
+    monkeypatch.setattr(player.st, "session_state", state)
+    for _ in range(2):
+        player.play()
+    assert player.is_playing()
+    assert player.step_to_show(last=4_000) == 100
+    state.paging_frame = 140
+    for _ in range(2):
+        player.pause()
+    assert not player.is_playing()
+    assert state.paging_resume == 140
 
 
 @pytest.mark.parametrize(
