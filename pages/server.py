@@ -191,7 +191,6 @@ check(
         "server_example": Choice(tuple(run.title for run in example_runs)),
     }
 )
-settings.check_lists()
 slot = session_job("server")
 allowed = operator_policy()
 side, main = st.columns([1, 2.4], gap="large")

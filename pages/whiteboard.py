@@ -11,16 +11,15 @@ from kvcore.quantity import EXAMPLES, QuantityError
 from kvcore.whiteboard import CHECKLIST, GLOSSARY, QUESTIONS, SOURCES, Check, Question
 from pages.common.links import lab
 from pages.common.page import header, share_link
-from pages.common.query import Choice, Rule, Text, check
+from pages.common.query import Choice, Rule, Switch, Text, check
 
 MARKS = ("Got it", "Partly", "Missed")
-YES = Choice(("true", "false"))
 
 
 def rules() -> dict[str, Rule]:
     marks = {f"whiteboard_mark_{question.key}": Choice(MARKS) for question in QUESTIONS}
     typed = {f"whiteboard_typed_{question.key}": Text(60) for question in QUESTIONS}
-    ticks = {f"whiteboard_tick_{each.key}": YES for each in CHECKLIST}
+    ticks = {f"whiteboard_tick_{each.key}": Switch() for each in CHECKLIST}
     return {**marks, **typed, **ticks}
 
 

@@ -21,7 +21,7 @@ from kvcore.costs.workload import (
     WorkloadError,
 )
 from pages.common.page import refuse
-from pages.common.query import Choice, Number, Rule, Text, check
+from pages.common.query import Choice, Number, Rule, Switch, Text, check
 
 PREFIX = "prompt_caching_"
 MAIN = "anthropic/claude-sonnet-5"
@@ -165,7 +165,7 @@ LINK: dict[str, Rule] = {
     f"{PREFIX}{name}": rule
     for name, rule in {
         **{name: Number(low, high, whole=name in WHOLE) for name, (low, high) in BOUNDS.items()},
-        **{name: Choice(("true", "false")) for name, v in DEFAULTS.items() if v is False},
+        **{name: Switch() for name, v in DEFAULTS.items() if v is False},
         "arrivals": Choice(tuple(ARRIVALS)),
         "model": Text(120),
         "tier": Choice(TIERS),

@@ -1,7 +1,9 @@
 """Links carry settings; a setting a page cannot use is refused with a sentence, not swallowed.
 
-Streamlit itself drops a bad value without a word and uses the default, so the raw parameters are
-checked before the widgets that are bound to them run.
+Streamlit itself drops a bad value without a word and uses the default, or stops the page over it
+(an infinite whole number, an empty choice where one is required). So the raw parameters are
+checked before the widgets that are bound to them run, and what cannot be used is taken out of the
+address.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from pages.common.links import TITLES
 from pages.common.text import as_text
 
 
@@ -29,7 +33,7 @@ class Number:
 
     def problem(self, value: str) -> str | None:
         kind = "a whole number" if self.whole else "a number"
-        should = f"{kind} from {self.low:,g} to {self.high:,g}"
+        should = f"{kind} from {self.low:,.12g} to {self.high:,.12g}"
         try:
             number = float(value)
         except ValueError:
@@ -37,6 +41,13 @@ class Number:
         if not math.isfinite(number) or (self.whole and not number.is_integer()):
             return should
         return None if self.low <= number <= self.high else should
+
+    @staticmethod
+    def is_infinite(value: str) -> bool:
+        try:
+            return math.isinf(float(value))
+        except ValueError:
+            return False
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,22 @@ class Choice:
             return None
         shown = ", ".join(self.options[:8])
         return f"one of {shown}" if len(self.options) <= 8 else f"one of {shown} and others"
+
+
+@dataclass(frozen=True)
+class Several:
+    """Any number of choices, each a parameter of its own; an empty one stands for none at all."""
+
+    options: tuple[str, ...]
+
+    def problem(self, value: str) -> str | None:
+        return Choice(self.options).problem(value) if value else None
+
+
+@dataclass(frozen=True)
+class Switch:
+    def problem(self, value: str) -> str | None:
+        return None if value.lower() in ("true", "false") else "true or false"
 
 
 @dataclass(frozen=True)
@@ -79,24 +106,74 @@ class Text:
 
 
 def check(rules: Mapping[str, Rule]) -> None:
-    """Say which parameters of the link are not used and what they should have been."""
-    given = st.query_params.to_dict()
-    asked = [(key, rule, given[key]) for key, rule in rules.items() if key in given]
-    _write_names(asked)
-    for key, rule, value in asked:
+    """Say which parameters of the link are not used and what they should have been.
+
+    The page begins again without those that a widget would stop over, and then says so.
+    """
+    given = {key: values for key in rules if (values := st.query_params.get_all(key))}
+    _write_names(rules, given)
+    problems = {key: problem for key in given if (problem := _problem(rules[key], given[key]))}
+    sentences = [
+        f"The link sets {name_of(key)} to “{as_text(value, 60)}”, which is not {should}. "
+        + ("It is left out." if len(given[key]) > 1 and value in given[key] else _DEFAULT)
+        for key, (value, should) in problems.items()
+    ]
+    unfit = [key for key in problems if _stops(rules[key], given[key])]
+    if unfit:
+        st.session_state[_SAID] = sentences
+        _remove(unfit)
+        st.rerun()
+    for sentence in dict.fromkeys(st.session_state.pop(_SAID, []) + sentences):
+        st.warning(sentence)
+
+
+_SAID = "link_problems"
+_DEFAULT = "The default is used instead."
+
+
+def _problem(rule: Rule, values: Sequence[str]) -> tuple[str, str] | None:
+    """What was given and what it should have been."""
+    if len(values) > 1 and not isinstance(rule, Several):
+        return " and ".join(values), "a single value"
+    for value in values:
         problem = rule.problem(value)
         if problem:
-            name = key.split("_", 1)[-1].replace("_", " ")
-            st.warning(
-                f"The link sets {as_text(name)} to “{as_text(value, 60)}”, which is not {problem}. "
-                "The default is used instead."
-            )
+            return value, problem
+    return None
 
 
-def _write_names(asked: Sequence[tuple[str, Rule, str]]) -> None:
+def _stops(rule: Rule, values: Sequence[str]) -> bool:
+    """Whether the widget would stop the page, or use one of several values that it should not."""
+    if isinstance(rule, Several):
+        return False
+    infinite = isinstance(rule, Number) and rule.is_infinite(values[0])
+    return infinite or len(values) > 1 or values[0] == ""
+
+
+def name_of(key: str) -> str:
+    """The words of a key behind the name of its page."""
+    page = next((page for page in TITLES if key.startswith(f"{page}_")), key.split("_")[0])
+    return as_text(key.removeprefix(f"{page}_").replace("_", " "))
+
+
+def _remove(keys: Sequence[str]) -> None:
+    """Take parameters out of the address, those of widgets that have run before included.
+
+    `del st.query_params[key]` refuses the latter.
+    """
+    with get_script_run_ctx().session_state.query_params() as parameters:
+        for key in keys:
+            parameters.remove_param(key)
+
+
+def _write_names(rules: Mapping[str, Rule], given: Mapping[str, Sequence[str]]) -> None:
     """Put the names of `Named` options into the address, where widgets look for them."""
-    names = {key: rule.name(value) for key, rule, value in asked if isinstance(rule, Named)}
-    translated = {key: name for key, name in names.items() if name is not None}
+    translated = {
+        key: name
+        for key, values in given.items()
+        if isinstance(rule := rules[key], Named) and len(values) == 1
+        if (name := rule.name(values[0])) is not None
+    }
     if translated:
         st.query_params.update(translated)
         st.rerun()

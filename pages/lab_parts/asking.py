@@ -12,7 +12,7 @@ from kvcore.decoding.shelf import SHELF
 from kvcore.lab.player import Player, Wanted
 from kvcore.lab.prompts import QUESTION, SYSTEM
 from pages.common.fragments import runs_alone
-from pages.common.query import Choice, Text
+from pages.common.query import Choice, Switch, Text
 from pages.lab_parts import keeping
 from pages.lab_parts.running import run, slot
 from pages.lab_parts.tabs import EXPORT, TAB
@@ -24,7 +24,7 @@ RULES = {
     "lab_system": Text(4_000),
     "lab_question": Text(2_000),
     "lab_time": Choice(TIMES),
-    "lab_open": Choice(("true", "false")),
+    "lab_open": Switch(),
 }
 
 

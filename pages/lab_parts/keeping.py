@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from kvcore import eviction
 from kvcore.lab.run import Policy, Settings
 from kvcore.lab.trace import Trace
-from pages.common.query import Choice, Number
+from pages.common.query import Choice, Number, Switch
 
 POLICIES = {
     eviction.NONE: "Keep everything",
@@ -23,7 +23,7 @@ RULES = {
     "lab_window": Number(2, 1_024),
     "lab_sinks": Number(0, 64),
     "lab_heavy": Number(0, 512),
-    "lab_renumber": Choice(("true", "false")),
+    "lab_renumber": Switch(),
     "lab_block": Choice(tuple(map(str, BLOCK_SIZES))),
     "lab_blocks": Number(3, 513),
 }

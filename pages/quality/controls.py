@@ -51,7 +51,7 @@ RULES = {
     "cache_quality_text": query.Choice(TITLES),
     "cache_quality_budget": query.Choice(tuple(str(budget) for budget in BUDGETS)),
     "cache_quality_sinks": query.Number(1, 16),
-    "cache_quality_kinds": query.Choice(KINDS),
+    "cache_quality_kinds": query.Several(KINDS),
     "cache_quality_tokens": query.Choice(tuple(str(count) for count in TOKENS)),
     "cache_quality_recall": query.Choice(tuple(str(count) for count in RECALL_TOKENS)),
     "cache_quality_texts": query.Number(1, 4),

@@ -17,7 +17,7 @@ from kvcore.serving import (
 from kvcore.serving.experiments import Experiment
 from kvcore.serving.recorded import EARLY_CHANGE, FIRST_TOKEN
 from pages.common.page import refuse
-from pages.common.query import Choice, Named, Number
+from pages.common.query import Named, Number, Several
 from pages.common.text import as_text
 from pages.serving.connect import Found
 
@@ -33,21 +33,10 @@ RULES = {
     "server_length": Named({length: units.count(length) for length in LENGTHS}),
     "server_output": Number(4, 1_024),
     "server_patience": Number(5, 1_800),
+    "server_lengths": Several(tuple(units.count(length) for length in LENGTHS)),
+    "server_contexts": Several(tuple(units.count(length) for length in LENGTHS)),
+    "server_levels": Several(tuple(str(level) for level in LEVELS)),
 }
-LISTS = {
-    "server_lengths": Choice(tuple(units.count(length) for length in LENGTHS)),
-    "server_contexts": Choice(tuple(units.count(length) for length in LENGTHS)),
-    "server_levels": Choice(tuple(str(level) for level in LEVELS)),
-}
-
-
-def check_lists() -> None:
-    """Say which values of a list in the link are not used: Streamlit drops them in silence."""
-    for key, rule in LISTS.items():
-        bad = [value for value in st.query_params.get_all(key) if rule.problem(value)]
-        if bad:
-            name = key.removeprefix("server_")
-            st.warning(f"The link's {name} hold “{as_text(bad[0], 60)}”, which cannot be chosen.")
 
 
 def apply_preset() -> None:

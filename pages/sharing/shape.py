@@ -24,6 +24,7 @@ LARGEST_WEIGHTS = 2_000.0
 
 RULES = {
     "gqa_query_heads": query.Number(1, MOST_HEADS),
+    "gqa_sharing": query.Text(20),
     "gqa_layers": query.Number(1, 128),
     "gqa_head_dim": query.Choice(tuple(str(dim) for dim in HEAD_DIMS)),
     "gqa_tokens": query.Named({tokens: f"{tokens:,}" for tokens in CONTEXTS}),

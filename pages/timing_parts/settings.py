@@ -10,7 +10,7 @@ from kvcore.decoding import KNOWN
 from kvcore.decoding.compare import DEFAULT_SAMPLES
 from kvcore.decoding.known import offered
 from kvcore.decoding.run import Settings
-from pages.common.query import Choice, Named, Number, Text
+from pages.common.query import Choice, Named, Number, Switch, Text
 
 FULL, SAMPLED = "Both in full", "Uncached sampled"
 TEMPERATURES = ("0", "0.7", "1")
@@ -36,8 +36,8 @@ RULES = {
     "live_timing_temperature": Choice(TEMPERATURES),
     "live_timing_seed": Number(0, 2**31 - 1),
     "live_timing_threads": Choice(THREADS),
-    "live_timing_naive": Choice(("true", "false")),
-    "live_timing_peer": Choice(("true", "false")),
+    "live_timing_naive": Switch(),
+    "live_timing_peer": Switch(),
 }
 
 

@@ -1,7 +1,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.common.query import Choice, Number, Text
+from pages.common.query import Choice, Number, Several, Switch, Text
 from pages.common.text import as_text
 
 
@@ -21,6 +21,11 @@ from pages.common.text import as_text
         (Choice(("gpt2", "smollm2")), "gpt5", False),
         (Text(3), "abc", True),
         (Text(3), "abcd", False),
+        (Several(("gpt2", "smollm2")), "gpt2", True),
+        (Several(("gpt2", "smollm2")), "", True),
+        (Several(("gpt2", "smollm2")), "gpt5", False),
+        (Switch(), "True", True),
+        (Switch(), "1", False),
     ],
 )
 def test_rules_tell_good_from_bad(rule, value, good):
@@ -117,3 +122,56 @@ def test_a_link_may_carry_the_option_or_its_name(value, option, warnings):
     if option == 4_000:
         assert app.query_params["demo_choice"] == "4,000"
     assert len(app.warning) == warnings
+
+
+def _page_with_many_widgets():
+    import streamlit as st
+
+    from pages.common.query import Choice, Number, Several, Switch, check
+
+    check(
+        {
+            "prompt_caching_seed_tokens": Number(0, 2**31 - 1),
+            "prompt_caching_way": Choice(("a", "b")),
+            "prompt_caching_models": Several(("a", "b")),
+            "prompt_caching_log": Switch(),
+        }
+    )
+    key, bound = "prompt_caching_", {"bind": "query-params"}
+    st.number_input("Seed", 0, 2**31 - 1, 7, key=f"{key}seed_tokens", **bound)
+    st.segmented_control("Way", ["a", "b"], default="a", required=True, key=f"{key}way", **bound)
+    st.multiselect("Models", ["a", "b"], default="b", key=f"{key}models", **bound)
+    st.toggle("Log", key=f"{key}log", **bound)
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "should"),
+    [
+        ("seed_tokens", ["inf"], "a whole number from 0 to 2,147,483,647"),
+        ("seed_tokens", ["1e400"], "a whole number"),
+        ("seed_tokens", [""], "a whole number"),
+        ("seed_tokens", ["-5", "5"], "a single value"),
+        ("way", [""], "one of a, b"),
+        ("way", ["c", "b"], "a single value"),
+        ("models", ["c", "a"], "one of a, b"),
+        ("log", ["perhaps"], "true or false"),
+    ],
+)
+def test_what_streamlit_would_trip_over_or_drop_is_refused(key, values, should):
+    app = AppTest.from_function(_page_with_many_widgets)
+    app.query_params[f"prompt_caching_{key}"] = values
+    app.run()
+    assert not app.exception
+    (warning,) = app.warning
+    assert f"sets {key.replace('_', ' ')} to" in warning.value
+    assert f"which is not {should}" in warning.value
+    assert app.number_input[0].value == 7
+    assert app.multiselect[0].value == (["a"] if key == "models" else ["b"])
+
+
+def test_a_link_may_empty_a_list():
+    app = AppTest.from_function(_page_with_many_widgets)
+    app.query_params["prompt_caching_models"] = ""
+    app.run()
+    assert not app.warning
+    assert app.multiselect[0].value == []
