@@ -74,6 +74,34 @@ def export(setting: Setting) -> None:
     share_link("gqa")
 
 
+@st.fragment
+def lab() -> None:
+    """All that follows from the settings: a moved slider draws this anew, and no more."""
+    answer = st.container()
+    asked, shown = st.columns([2, 3], gap="large")
+    with asked:
+        setting = shape.choose()
+    with answer:
+        memory.metrics(setting)
+    with shown:
+        memory.picture(setting)
+
+    bodies = (
+        lambda: memory.every_sharing(setting),
+        lambda: memory.real_models(setting),
+        lambda: timing.body(setting),
+        pooling.body,
+        lambda: arithmetic(setting),
+        where_from,
+        lambda: export(setting),
+    )
+    tabs = st.tabs(TABS, key="gqa_tab", on_change="rerun", bind="query-params")
+    for tab, body in zip(tabs, bodies, strict=True):
+        if tab.open:
+            with tab:
+                body()
+
+
 query.check(
     {
         **shape.RULES,
@@ -88,26 +116,4 @@ header(
     "When query heads share keys and values, the cache shrinks by as much: what that saves in "
     "memory and time, and what it costs in quality.",
 )
-answer = st.container()
-asked, shown = st.columns([2, 3], gap="large")
-with asked:
-    setting = shape.choose()
-with answer:
-    memory.metrics(setting)
-with shown:
-    memory.picture(setting)
-
-bodies = (
-    lambda: memory.every_sharing(setting),
-    lambda: memory.real_models(setting),
-    lambda: timing.body(setting),
-    pooling.body,
-    lambda: arithmetic(setting),
-    where_from,
-    lambda: export(setting),
-)
-tabs = st.tabs(TABS, key="gqa_tab", on_change="rerun", bind="query-params")
-for tab, body in zip(tabs, bodies, strict=True):
-    if tab.open:
-        with tab:
-            body()
+lab()

@@ -94,14 +94,17 @@ def picture(setting: Setting) -> None:
         num_query_heads=sharing.num_query_heads,
         num_kv_heads=sharing.num_kv_heads,
     )
-    st.caption(f"{words} Only the drawers are kept in memory. After Ainslie et al. 2023, figure 2.")
     draw(
         charts.ladder,
         ladder_table(setting),
         alt=f"From MHA down to MQA each row has fewer and wider drawers; {sharing.name} is chosen.",
         num_query_heads=sharing.num_query_heads,
     )
-    st.caption("Every even way to share: a box is a drawer, as wide as the heads that share it.")
+    st.caption(
+        f"Above: {words[0].lower()}{words[1:]} Only the drawers are kept in memory (after Ainslie "
+        "et al. 2023, figure 2). Below: every even way to share; a box is a drawer, as wide as the "
+        "heads that share it."
+    )
 
 
 def every_sharing(setting: Setting) -> None:

@@ -58,8 +58,8 @@ def choose() -> Setting:
         bind="query-params",
         help="Each keeps its own cache.",
     )
-    row = st.columns(2)
-    head_dim = row[0].selectbox(
+    row = st.container(horizontal=True)
+    head_dim = row.selectbox(
         "Head dimension",
         HEAD_DIMS,
         HEAD_DIMS.index(128),
@@ -67,7 +67,7 @@ def choose() -> Setting:
         bind="query-params",
         help="Numbers in one key, and in one value, of one head.",
     )
-    kv_format = row[1].selectbox(
+    kv_format = row.selectbox(
         "Stored as",
         KV_FORMATS,
         key="gqa_format",
@@ -83,8 +83,8 @@ def choose() -> Setting:
         bind="query-params",
         help="Prompt and reply of one request together.",
     )
-    row = st.columns(2)
-    gpu = row[0].selectbox(
+    row = st.container(horizontal=True)
+    gpu = row.selectbox(
         "GPU",
         list(GPUS),
         list(GPUS).index(DEFAULT_GPU),
@@ -92,7 +92,7 @@ def choose() -> Setting:
         bind="query-params",
         help="Its memory as the driver reports it.",
     )
-    weights = row[1].number_input(
+    weights = row.number_input(
         "Weights (GiB)",
         0.0,
         LARGEST_WEIGHTS,
