@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from kvcore.charts.theme import Role, colour
+from kvcore.charts.theme import Role, colour, painted
 from kvcore.lab.experiment import VARIANTS
 from kvcore.lab.trace import TokenState
 
@@ -165,6 +165,33 @@ def experiment(frame: pd.DataFrame) -> alt.LayerChart:
         .encode(x="tokens:Q", y=ways, text="label:N")
     )
     return alt.layer(bars, times).properties(height=alt.Step(34))
+
+
+def found_by_capacity(frame: pd.DataFrame) -> alt.LayerChart:
+    """Share of blocks found against the room a cache has. Columns: those of `found_table`."""
+    base = alt.Chart(frame).encode(
+        x=alt.X(
+            "blocks:Q",
+            title="Room in the cache (blocks, log scale)",
+            scale=alt.Scale(type="log", nice=False, padding=24),
+            axis=alt.Axis(format="~s"),
+        ),
+        y=alt.Y("block_hit_rate:Q", title="Blocks found", axis=alt.Axis(format=".0%")),
+        tooltip=[
+            alt.Tooltip("blocks:Q", title="Blocks", format=",d"),
+            alt.Tooltip("tokens:Q", title="Tokens", format=",d"),
+            alt.Tooltip("block_hit_rate:Q", title="Blocks found", format=".1%"),
+            alt.Tooltip("token_hit_rate:Q", title="Tokens found", format=".1%"),
+            alt.Tooltip("evictions:Q", title="Evictions", format=",d"),
+        ],
+    )
+    line = painted(base.mark_line(), Role.SAVED)
+    points = painted(base.mark_point(filled=True, size=70), Role.SAVED)
+    rates = base.transform_filter("datum.limit == 'yes'").mark_text(dy=-14)
+    rates = rates.encode(text=alt.Text("block_hit_rate:Q", format=".1%"))
+    last = base.transform_filter("datum.limit == 'none'").mark_text(dy=16)
+    last = last.transform_calculate(label="'no limit'").encode(text="label:N")
+    return alt.layer(line, points, rates, last).properties(height=280)
 
 
 _BARE = alt.Axis(labels=False, ticks=False, domain=False)

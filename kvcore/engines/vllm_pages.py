@@ -99,9 +99,9 @@ class PageGroup:
         return sum(len(positions) for _, positions in self.parts)
 
     def counts(self, start: float = 0, stop: float = math.inf) -> list[tuple[Page, int]]:
-        """How many layers have each page, of those in positions start … stop − 1."""
+        """How many layers have each page, of those in positions start … stop − 1; 0 if none are."""
         return [
-            (page, bisect_left(positions, stop) - bisect_left(positions, start))
+            (page, max(0, bisect_left(positions, stop) - bisect_left(positions, start)))
             for page, positions in self.parts
         ]
 

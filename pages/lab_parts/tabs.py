@@ -9,10 +9,18 @@ from kvcore.lab import explain, frames
 from kvcore.lab.player import Player
 from pages.common.page import export_row, share_link, sources
 from pages.common.query import Choice
-from pages.lab_parts import known_answers
+from pages.lab_parts import known_answers, traffic
 
 TAB, EXPORT = "lab_tab", "Export and link"
-NAMES = ("Known answers", "Arithmetic", "Table", "Colours", "Sources", EXPORT)
+NAMES = (
+    "Known answers",
+    "Recorded traffic",
+    "Arithmetic",
+    "Table",
+    "Colours",
+    "Sources",
+    EXPORT,
+)
 COLOURINGS = {"state": "Reusable work", "key_norm": "Norm of keys", "value_norm": "Norm of values"}
 
 RULES = {"lab_colour": Choice(tuple(COLOURINGS.values())), **known_answers.RULES}
@@ -22,6 +30,7 @@ def show(player: Player) -> None:
     """Only the open tab is worked out; the colours always, since the picture reads them."""
     bodies = (
         known_answers.tab,
+        traffic.tab,
         lambda: arithmetic(player),
         lambda: table(player),
         colours,

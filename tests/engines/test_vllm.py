@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcore.architecture import Architecture, LayerGroup, LayerKind
+from kvcore.catalog import MODELS
 from kvcore.engines import vllm
 from kvcore.engines.reference_models import CONFIGS, architecture
 from kvcore.units import GIB
@@ -452,3 +453,21 @@ def mixed(full: int, sliding: int) -> Architecture:
         (full_layers(full, 8, 64, 0), windowed_layers(sliding, 8, 64, 128, full)),
         num_layers=full + sliding,
     )
+
+
+@pytest.mark.parametrize("name", ["Llama-3.1-8B", "Gemma-3-27B", "DeepSeek-V3", "Qwen3.5-27B"])
+@pytest.mark.parametrize("stages", [1, 2, 5])
+@pytest.mark.parametrize("drafts", [0, 2])
+def test_what_a_stage_reserves_is_its_need_and_the_terms_that_add_to_it(name, stages, drafts):
+    planned = vllm.plan(
+        MODELS[name].architecture,
+        200 * GIB,
+        32_768,
+        pipeline_parallel=stages,
+        speculative_tokens=drafts,
+    )
+    assert all(each.bytes > 0 for each in planned.overheads)
+    added = sum(each.bytes for each in planned.overheads)
+    assert planned.needed_bytes + added == planned.bytes_per_request
+    if not drafts:
+        assert vllm.SPECULATION not in {each.term for each in planned.overheads}

@@ -185,7 +185,7 @@ def test_text_of_the_model_is_shown_as_text(open_page, small):
         ("lab_policy", "lru", "one of Keep everything, Sliding window"),
         ("lab_block", "7", "one of 1, 4"),
         ("lab_window", "x", "a whole number"),
-        ("lab_open", "maybe", "one of true, false"),
+        ("lab_open", "maybe", "not true or false"),
     ],
 )
 def test_a_bad_link_is_refused_with_a_sentence(open_page, key, value, says):
@@ -217,3 +217,38 @@ def test_tabs(open_page, tab):
     if tab == "Table":
         assert len(app.dataframe[0].value) == 12
         assert len(app.dataframe[1].value) == 192
+
+
+TRACE = "\n".join(
+    f'{{"timestamp": {place}, "input_length": 1024, "output_length": 1, "hash_ids": [{ids}]}}'
+    for place, ids in enumerate(["1, 2", "1, 2", "1, 3"])
+)
+
+
+def upload_trace(app, data: str):
+    app.session_state["lab_tab"] = "Recorded traffic"
+    app.run()
+    app.file_uploader(key="lab_traffic").set_value(("my_trace.jsonl", data.encode(), "text/plain"))
+    app.run()
+    assert not app.exception
+    return app
+
+
+def test_a_trace_with_block_names_is_replayed_and_kept_when_its_tab_closes(open_page):
+    app = upload_trace(open_page("cache_lab"), TRACE)
+    assert metrics(app)["Blocks found, no limit"] == "50.0%"
+    assert metrics(app)["Different blocks"] == "3"
+    assert "3 requests, 6 blocks" in captions(app)
+    app.session_state["lab_tab"] = "Sources"
+    app.run()
+    assert "Blocks found, no limit" not in metrics(app)
+    app.session_state["lab_tab"] = "Recorded traffic"
+    app.run()
+    assert metrics(app)["Blocks found, no limit"] == "50.0%"
+
+
+def test_a_file_that_is_no_trace_is_refused_in_one_sentence(open_page):
+    app = upload_trace(open_page("cache_lab"), "hello **world**")
+    assert len(app.error) == 1
+    assert "This is not a trace" in app.error[0].value
+    assert app.metric, "the run on show is still there"
