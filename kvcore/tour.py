@@ -8,6 +8,7 @@ from datetime import date
 from functools import lru_cache
 
 import pandas as pd
+import pyarrow as pa
 
 from kvcore import units
 from kvcore.capacity import Deployment, Users, users_at, weight_bytes
@@ -97,7 +98,7 @@ def hosted(day: date) -> ModelEstimate:
 
 
 @lru_cache
-def recorded_times() -> pd.DataFrame:
+def recorded_times() -> pa.Table:
     """Time for each new token of the recorded run, both ways."""
     return run_frames.step_times(recorded())
 

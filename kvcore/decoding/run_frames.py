@@ -1,6 +1,9 @@
-"""A run as frames for charts, tables and exports."""
+"""A run as Arrow tables for charts and the screen, and as a frame for exports."""
+
+from collections.abc import Sequence
 
 import pandas as pd
+import pyarrow as pa
 
 from kvcore import units
 from kvcore.charts.live_timing import CACHED, EXPECTED, FLOOR, MEASURED, PEER, UNCACHED
@@ -10,25 +13,26 @@ from kvcore.decoding.timeline import Spread, Timeline
 
 MAX_POINTS = 250
 
+STEP_TIMES = pa.schema([("token", pa.int64()), ("series", pa.string()), ("ms", pa.float64())])
+SPEED_UP = pa.schema([("token", pa.int64()), ("series", pa.string()), ("ratio", pa.float64())])
+PHASES = pa.schema([("phase", pa.string()), ("ms", pa.float64()), ("shown", pa.string())])
+TOTALS = pa.schema([(name, pa.string()) for name in ("what", "with", "without")])
 
-def step_times(run: Run) -> pd.DataFrame:
+
+def step_times(run: Run) -> pa.Table:
     """Milliseconds for each new token. Columns: token (from 1), series, ms."""
     if run.comparison is None:
-        return pd.DataFrame({"token": [], "series": [], "ms": []}).astype(
-            {"token": "int64", "series": "str", "ms": "float64"}
-        )
+        return STEP_TIMES.empty_table()
     cached, uncached = run.comparison.cached.steps, run.comparison.uncached.steps
-    rows = [(step.index + 1, UNCACHED, step.seconds) for step in _thinned(uncached)]
-    rows += [(step.index + 1, CACHED, step.seconds) for step in _thinned(cached)]
-    rows += [(index + 1, PEER, seconds) for index, seconds in run.peer]
+    rows = [(step.index + 1, UNCACHED, step.seconds * 1e3) for step in _thinned(uncached)]
+    rows += [(step.index + 1, CACHED, step.seconds * 1e3) for step in _thinned(cached)]
+    rows += [(index + 1, PEER, seconds * 1e3) for index, seconds in run.peer]
     floors = [(step.index, run.floor_seconds(step.index)) for step in _thinned(cached[1:])]
-    rows += [(index + 1, FLOOR, floor) for index, floor in floors if floor is not None]
-    frame = pd.DataFrame(rows, columns=["token", "series", "seconds"])
-    frame["ms"] = frame.pop("seconds") * 1000
-    return frame
+    rows += [(index + 1, FLOOR, floor * 1e3) for index, floor in floors if floor is not None]
+    return _table(STEP_TIMES, rows)
 
 
-def speed_up(run: Run) -> pd.DataFrame:
+def speed_up(run: Run) -> pa.Table:
     """Times faster so far, measured and from counts. Columns: token, series, ratio."""
     ratios = run.comparison.speed_up()
     expected = expected_speed_up(run.comparison.prompt_tokens, len(ratios))
@@ -38,13 +42,13 @@ def speed_up(run: Run) -> pd.DataFrame:
         for name, values in both
         for token, ratio in _thinned(list(enumerate(values, start=1)))
     ]
-    return pd.DataFrame(rows, columns=["token", "series", "ratio"])
+    return _table(SPEED_UP, rows)
 
 
-def cache_growth(run: Run) -> pd.DataFrame:
+def cache_growth(run: Run) -> pa.Table:
     """Cache after each token. Columns: token, mib."""
     steps = _thinned(run.comparison.cached.steps)
-    return pd.DataFrame(
+    return pa.table(
         {
             "token": [step.index + 1 for step in steps],
             "mib": [step.cache_bytes / units.MIB for step in steps],
@@ -52,7 +56,7 @@ def cache_growth(run: Run) -> pd.DataFrame:
     )
 
 
-def phases(run: Run) -> pd.DataFrame:
+def phases(run: Run) -> pa.Table:
     """Milliseconds for each token run, in prefill and in decode. Columns: phase, ms, shown."""
     timeline = run.comparison.cached
     first = timeline.time_to_first_token / timeline.prompt_tokens
@@ -61,10 +65,10 @@ def phases(run: Run) -> pd.DataFrame:
         (f"Prefill: {timeline.prompt_tokens:,} at once", first * 1000, units.ms(first)),
         ("Decode: one at a time", later * 1000, units.ms(later)),
     ]
-    return pd.DataFrame(rows, columns=["phase", "ms", "shown"])
+    return _table(PHASES, rows)
 
 
-def totals(run: Run) -> pd.DataFrame:
+def totals(run: Run) -> pa.Table:
     """Both ways side by side, as text. Columns: what, with, without."""
     cached, uncached = run.comparison.cached, run.comparison.uncached
     share = run.share_of_floor()
@@ -89,7 +93,7 @@ def totals(run: Run) -> pd.DataFrame:
         ("Steps measured", units.count(cached.measured), units.count(uncached.measured)),
         ("Share of the memory-bandwidth floor", units.percent(share) if share else "–", "–"),
     ]
-    return pd.DataFrame(rows, columns=["what", "with", "without"])
+    return _table(TOTALS, rows)
 
 
 def export(run: Run) -> pd.DataFrame:
@@ -132,6 +136,10 @@ def summary(run: Run) -> dict[str, object]:
         "weights": run.facts.source,
         "disturbed": run.was_disturbed,
     }
+
+
+def _table(columns: pa.Schema, rows: Sequence[tuple]) -> pa.Table:
+    return pa.table(list(zip(*rows, strict=True)) or [[]] * len(columns), schema=columns)
 
 
 def _thinned(items: list) -> list:

@@ -9,7 +9,12 @@ import streamlit as st
 from kvcore import units
 from kvcore.charts import live_timing as charts
 from kvcore.decoding import run_frames
-from kvcore.decoding.explain import arithmetic, quoted_factor_reached, verdict
+from kvcore.decoding.explain import (
+    QUOTED_FACTOR,
+    arithmetic,
+    quoted_factor_reached,
+    verdict,
+)
 from kvcore.decoding.run import Run
 from pages.common.draw import draw
 from pages.common.page import export_row, sources
@@ -27,8 +32,8 @@ def show(run: Run) -> None:
 def speed_up(run: Run) -> None:
     ratios, where = run.comparison.speed_up(), quoted_factor_reached(run)
     st.markdown(
-        f"The factor is no constant: it grows with the reply. {where} Counting tokens alone "
-        "promises more, because a cached step still has to read every weight for its one token."
+        "The factor is no constant: it grows with the reply. Introductory articles often quote "
+        f"{QUOTED_FACTOR}×. {where} Counting tokens alone promises more, because a cached step still has to read every weight for its one token."
     )
     draw(
         charts.speed_up,
@@ -49,9 +54,7 @@ def same_reply(run: Run) -> None:
 
 def totals(run: Run) -> None:
     st.dataframe(
-        run_frames.totals(run).rename(
-            columns={"what": "", "with": "With the cache", "without": "Without a cache"}
-        ),
+        run_frames.totals(run).rename_columns(["", "With the cache", "Without a cache"]),
         hide_index=True,
     )
     if run.comparison.cached.per_token is None:

@@ -47,7 +47,7 @@ def test_a_sampled_run_measures_some_uncached_steps(model):
 
 def test_the_frames_hold_every_series(model):
     run = measured(with_peer=True)
-    series = set(run_frames.step_times(run).series)
+    series = set(run_frames.step_times(run)["series"].to_pylist())
     assert series == {CACHED, UNCACHED, FLOOR, PEER}
     assert [index for index, _ in run.peer] == [8, 16]
     exported = run_frames.export(run)
@@ -61,7 +61,10 @@ def test_a_run_comes_back_from_its_data(model):
     assert back.settings == run.settings
     assert back.cached_text == run.cached_text
     pd.testing.assert_frame_equal(
-        run_frames.speed_up(back), run_frames.speed_up(run), check_exact=False, atol=0.5
+        run_frames.speed_up(back).to_pandas(),
+        run_frames.speed_up(run).to_pandas(),
+        check_exact=False,
+        atol=0.5,
     )
     same = ("verdict", "tokens_compared", "uncached_steps_measured", "weights")
     assert {key: run_frames.summary(back)[key] for key in same} == {
