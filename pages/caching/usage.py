@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 import pandas as pd
 import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from kvcore import units
 from kvcore.charts import prompt_caching as charts
-from kvcore.costs.exports import Format, Usage, read_usage
+from kvcore.costs.exports import Format, Usage, steps_expected, usage_steps
 from kvcore.costs.prices import Contract
 from kvcore.costs.summaries import (
     InvoiceGap,
@@ -19,14 +21,19 @@ from kvcore.costs.summaries import (
     recorded_arrivals,
     summarise,
 )
+from kvcore.jobs import Job, State, Work
 from pages.caching.questions import KEPT, PREFIX, Answers
 from pages.common.draw import draw
+from pages.common.jobs import Slot, progress, session_job
 from pages.common.page import export_row, refuse
 from pages.common.text import as_text
 
 MODELS_DRAWN = 5
 REFUSED_SHOWN = 200
 FORGOTTEN = f"{PREFIX}forgotten"
+READING = f"{PREFIX}reading"
+AT_ONCE_BYTES = 3 * 10**6
+"""Files up to this size are read within about a second: no job to watch."""
 
 
 @dataclass
@@ -54,18 +61,76 @@ def show(asked: Answers | None) -> None:
         help=f"CSV, TSV, JSON or JSONL up to 200 MB. Known: {formats}.",
     )
     contract = asked.main.contract if asked else None
+    if file is None:
+        session_job(READING).stop()
+    elif not _is_kept(file, contract):
+        _read(file, contract)
     kept: Kept | None = st.session_state.get(KEPT)
-    if file is not None and (
-        kept is None or kept.file_id != file.file_id or kept.contract != contract
-    ):
-        with st.spinner("Reading and pricing the export", show_time=True):
-            kept = _read(file.file_id, file.name, file.getvalue(), contract)
-        st.session_state[KEPT] = kept
-        st.rerun()
     if kept is None:
         st.caption(f"Known formats: {formats}.")
         return
     _show(kept)
+
+
+def _is_kept(file: UploadedFile, contract: Contract | None) -> bool:
+    kept: Kept | None = st.session_state.get(KEPT)
+    return kept is not None and kept.file_id == file.file_id and kept.contract == contract
+
+
+def _read(file: UploadedFile, contract: Contract | None) -> None:
+    """Read a file: a small one at once, a large one as a job that can be watched and stopped.
+
+    Returns only where an earlier file is to stay on show.
+    """
+    slot, about = session_job(READING), (file.file_id, contract)
+    if slot.job is None or slot.job.about != about:
+        slot.start(reading(file, contract), queue=None, about=about)
+        if file.size <= AT_ONCE_BYTES:
+            slot.job.join()
+    job = slot.job
+    if job.active:
+        st.button("Stop reading", on_click=slot.stop, key=f"{PREFIX}stop")
+        st.fragment(_follow, run_every=0.5)(job)
+        st.stop()
+    if job.state is State.DONE:
+        st.session_state[KEPT] = job.results[-1]
+        slot.job = None
+        st.rerun()
+    if job.error is not None:
+        st.error("The file could not be read to its end, and nothing of it is counted.")
+        st.text(str(job.error))
+    else:
+        st.caption("Stopped: nothing of this file is counted.")
+    st.button("Read it again", on_click=_forget_job, args=(slot,), key=f"{PREFIX}again")
+
+
+def _forget_job(slot: Slot) -> None:
+    slot.job = None
+
+
+def _follow(job: Job) -> None:
+    if not job.active:
+        st.rerun()
+    rows = job.results[-1] if job.results else 0
+    st.caption(f"{rows:,} rows read; keys and messages among them are not kept.")
+    progress(job)
+
+
+def reading(file: UploadedFile, contract: Contract | None) -> Work:
+    """Rows read so far, step by step, and last what is kept of the file; not the file itself."""
+    held = [file]
+
+    def work(job: Job) -> Iterator[int | Kept]:
+        upload = held.pop()
+        data = upload.getvalue()
+        job.total = steps_expected(data)
+        for step in usage_steps(data, upload.name, contract=contract):
+            if isinstance(step, int):
+                yield step
+            else:
+                yield _kept(upload.file_id, upload.name, step, contract)
+
+    return work
 
 
 def _uploader() -> str:
@@ -74,8 +139,7 @@ def _uploader() -> str:
     return f"{PREFIX}upload_{times}" if times else f"{PREFIX}upload"
 
 
-def _read(file_id: str, name: str, data: bytes, contract: Contract | None) -> Kept:
-    usage = read_usage(data, name, contract=contract)
+def _kept(file_id: str, name: str, usage: Usage, contract: Contract | None) -> Kept:
     tokens = not usage.frame.empty and not usage.is_cost
     summary = summarise(usage.frame) if tokens else None
     arrivals = recorded_arrivals(usage.frame) if tokens else ((), ())

@@ -114,3 +114,17 @@ def test_a_typed_model_is_text(app_url, page: Page, typed):
     visit(page, f"{app_url}/prompt_caching?prompt_caching_model={typed}")
     expect(page.get_by_text("left out of every sum").first).to_be_visible()
     assert page.locator("main b, main a[href='http://x']").count() == 0
+
+
+def test_a_large_export_shows_progress_and_can_be_stopped(app_url, page: Page, tmp_path):
+    row = '{"model":"claude-sonnet-4-5","usage":{"input_tokens":10,"output_tokens":5},"id":"%d"}\n'
+    large = tmp_path / "large.jsonl"
+    large.write_text("".join(row % number for number in range(250_000)), encoding="utf-8")
+    visit(page, app_url + "/prompt_caching")
+    tab(page, "Your own usage")
+    page.locator("input[type=file]").set_input_files(large)
+    expect(page.get_by_text(re.compile(r"^[1-9][\d,]* rows read"))).to_be_visible()
+    page.get_by_role("button", name="Stop reading").click()
+    expect(page.get_by_text("Stopped: nothing of this file is counted.")).to_be_visible()
+    expect(page.get_by_role("button", name="Read it again")).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("You would save"))).to_be_visible()

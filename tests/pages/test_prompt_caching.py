@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import json
 import re
+import time
+import weakref
 from datetime import date
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from kvcore import units
 from kvcore.costs.estimate import estimate
 from kvcore.costs.workload import Workload
+from kvcore.jobs import State
+from pages.caching import usage
 from pages.caching.questions import PRESETS
+from pages.common.jobs import Slot
 
 SAMPLES = Path(__file__).parents[1] / "data" / "usage"
 TABS = (
@@ -203,6 +211,95 @@ def test_what_is_no_export_gets_a_sentence(open_page):
     app = upload(open_page("prompt_caching"), "x.txt", b"hello **world**")
     assert not app.exception
     assert any("no header" in element.value.lower() for element in app.error)
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Every upload is read as a job whose second step waits for this to be opened."""
+    opened = Event()
+    steps = usage.usage_steps
+
+    def slow_steps(*args, **kwargs):
+        yield 1
+        opened.wait(20)
+        yield from steps(*args, **kwargs)
+
+    monkeypatch.setattr(usage, "AT_ONCE_BYTES", -1)
+    monkeypatch.setattr(usage, "usage_steps", slow_steps)
+    yield opened
+    opened.set()
+
+
+def until(app, condition):
+    for _ in range(200):
+        if condition(app):
+            return app
+        time.sleep(0.02)
+        app.run()
+    raise AssertionError("it never came")
+
+
+NAME = "own_log.csv"
+
+
+def paid(app) -> bool:
+    return "Paid, by the list" in [metric.label for metric in app.metric]
+
+
+def test_a_large_upload_is_read_as_a_job_with_progress(open_page, gate):
+    app = upload(open_page("prompt_caching"), NAME, (SAMPLES / NAME).read_bytes())
+    assert "Stop reading" in [button.label for button in app.button]
+    assert not paid(app)
+    until(app, lambda app: "1 rows read" in words(app))
+    gate.set()
+    until(app, paid)
+    assert not app.exception
+    assert "Stop reading" not in [button.label for button in app.button]
+
+
+def test_reading_can_be_stopped_and_begun_again(open_page, gate):
+    app = upload(open_page("prompt_caching"), NAME, (SAMPLES / NAME).read_bytes())
+    app.button(key="prompt_caching_stop").click().run()
+    gate.set()
+    until(app, lambda app: "Stopped: nothing of this file is counted" in words(app))
+    assert "prompt_caching_kept" not in app.session_state
+    assert answer(app).startswith("You would save")
+    app.button(key="prompt_caching_again").click().run()
+    assert paid(until(app, paid))
+
+
+def test_a_file_that_cannot_be_read_to_its_end_says_so(open_page, gate, monkeypatch):
+    def broken(*args, **kwargs):
+        yield 1
+        raise MemoryError("no room for **more** rows")
+
+    monkeypatch.setattr(usage, "usage_steps", broken)
+    app = upload(open_page("prompt_caching"), NAME, (SAMPLES / NAME).read_bytes())
+    until(app, lambda app: "could not be read to its end" in words(app))
+    assert "no room for **more** rows" in [text.value for text in app.text]
+    assert not paid(app)
+
+
+def test_a_closed_tab_ends_the_reading_and_lets_go_of_the_file(gate):
+    """`Slot.stop` is what Streamlit calls when the session ends."""
+
+    class File(io.BytesIO):
+        file_id, name = "1", NAME
+
+    file = File((SAMPLES / NAME).read_bytes())
+    gone = weakref.ref(file)
+    slot = Slot()
+    job = slot.start(usage.reading(file, None), queue=None)
+    del file
+    while not job.results:
+        time.sleep(0.01)
+    slot.stop()
+    gate.set()
+    job.join(20)
+    assert job.state is State.STOPPED
+    assert all(isinstance(step, int) for step in job.results)
+    gc.collect()
+    assert gone() is None
 
 
 def test_the_invoice_shows_its_gap(open_page):

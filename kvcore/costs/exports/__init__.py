@@ -6,15 +6,18 @@ ids and text of messages are used, if at all, to tell repeats apart while readin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from kvcore.costs.exports.columns import Checked
 from kvcore.costs.exports.layout import Format
-from kvcore.costs.exports.reading import NotRecognised, Source, open_source
+from kvcore.costs.exports.reading import ROWS_AT_ONCE, NotRecognised, open_source
 from kvcore.costs.exports.text import decode
 from kvcore.costs.frames import Totals, Unpriced, price_frame
 from kvcore.costs.prices import Contract
@@ -85,15 +88,32 @@ def read_usage(
     Never raises for what the file holds: a file that cannot be read at all comes back with an
     empty frame, and the reason, a sentence, among `rejected`.
     """
+    *_, usage = usage_steps(data, filename, at=at, contract=contract)
+    return usage
+
+
+def usage_steps(
+    data: bytes, filename: str = "", *, at: datetime | None = None, contract: Contract | None = None
+) -> Iterator[int | Usage]:
+    """`read_usage` in bounded steps: the rows read so far after every block, the usage last."""
     refusal = _refusal(data)
     if refusal:
-        return _nothing(Format.UNKNOWN, 1, refusal)
+        yield _nothing(Format.UNKNOWN, 1, refusal)
+        return
     text, clean = decode(bytes(data))
     try:
         source = open_source(text)
     except NotRecognised as problem:
-        return _nothing(Format.UNKNOWN, problem.line, str(problem))
-    frame, rejected, notes = _read(source)
+        yield _nothing(Format.UNKNOWN, problem.line, str(problem))
+        return
+    read = _Read()
+    for block in source.blocks:
+        read.add(block)
+        yield read.rows
+        if read.rows >= MOST_ROWS:
+            read.stopped = True
+            break
+    frame, rejected, notes = read.result()
     if not clean:
         notes.append("The file is not UTF-8; characters that could not be read do not matter here.")
     duplicates = 0
@@ -102,9 +122,15 @@ def read_usage(
     for why, count in source.skipped.items():
         lines = "line was" if count == 1 else "lines were"
         notes.append(f"{count:,} {lines} passed over: {why}.")
-    if source.layout.is_cost:
-        return _costs(source.layout.format, frame, rejected, duplicates, notes)
-    return _priced(source.layout.format, frame, rejected, duplicates, notes, at, contract)
+    yield read.rows
+    finish = _costs if source.layout.is_cost else partial(_priced, at=at, contract=contract)
+    yield finish(source.layout.format, frame, rejected, duplicates, notes)
+
+
+def steps_expected(data: bytes) -> int | None:
+    """How many steps `usage_steps` will about take; None where lines do not tell rows apart."""
+    lines = data.count(b"\n")
+    return None if lines < ROWS_AT_ONCE else -(-min(lines, MOST_ROWS) // ROWS_AT_ONCE) + 2
 
 
 def _refusal(data: bytes) -> str | None:
@@ -136,24 +162,35 @@ def empty_frame() -> pd.DataFrame:
     return priced.frame
 
 
-def _read(source: Source) -> tuple[pd.DataFrame, list[tuple[int, str]], list[str]]:
-    frames: list[pd.DataFrame] = []
-    rejected: list[tuple[int, str]] = []
-    notes: list[str] = []
-    rows = refused = 0
-    for block in source.blocks:
-        frames.append(block.frame)
-        rows += len(block.frame)
-        refused += len(block.rejected)
-        listed = block.rejected[: MOST_REJECTED - len(rejected)]
-        rejected += [(line, _sentence(reason)) for line, reason in listed]
-        if rows >= MOST_ROWS:
-            notes.append(f"Reading stopped after {rows:,} rows: the rest of the file is not here.")
-            break
-    if refused > len(rejected):
-        notes.append(f"{refused:,} lines were refused; the first {len(rejected):,} are listed.")
-    frame = pd.concat(frames, ignore_index=True) if frames else empty_frame()
-    return frame, sorted(rejected, key=lambda line_reason: line_reason[0]), notes
+@dataclass
+class _Read:
+    """The blocks of a file read so far."""
+
+    frames: list[pd.DataFrame] = field(default_factory=list)
+    rejected: list[tuple[int, str]] = field(default_factory=list)
+    rows: int = 0
+    refused: int = 0
+    stopped: bool = False
+
+    def add(self, block: Checked) -> None:
+        self.frames.append(block.frame)
+        self.rows += len(block.frame)
+        self.refused += len(block.rejected)
+        listed = block.rejected[: MOST_REJECTED - len(self.rejected)]
+        self.rejected += [(line, _sentence(reason)) for line, reason in listed]
+
+    def result(self) -> tuple[pd.DataFrame, list[tuple[int, str]], list[str]]:
+        notes = []
+        if self.stopped:
+            notes.append(
+                f"Reading stopped after {self.rows:,} rows: the rest of the file is not here."
+            )
+        if self.refused > len(self.rejected):
+            notes.append(
+                f"{self.refused:,} lines were refused; the first {len(self.rejected):,} are listed."
+            )
+        frame = pd.concat(self.frames, ignore_index=True) if self.frames else empty_frame()
+        return frame, sorted(self.rejected, key=lambda line_reason: line_reason[0]), notes
 
 
 def without_repeats(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -217,4 +254,12 @@ def _dollars(amounts: pd.Series) -> Decimal:
     return Decimal(str(round(float(np.nansum(amounts.to_numpy(dtype=float))), 6)))
 
 
-__all__ = ["Format", "Usage", "empty_frame", "read_usage", "without_repeats"]
+__all__ = [
+    "Format",
+    "Usage",
+    "empty_frame",
+    "read_usage",
+    "steps_expected",
+    "usage_steps",
+    "without_repeats",
+]
