@@ -33,7 +33,8 @@ def speed_up(run: Run) -> None:
     ratios, where = run.comparison.speed_up(), quoted_factor_reached(run)
     st.markdown(
         "The factor is no constant: it grows with the reply. Introductory articles often quote "
-        f"{QUOTED_FACTOR}×. {where} Counting tokens alone promises more, because a cached step still has to read every weight for its one token."
+        f"{QUOTED_FACTOR}×. {where} Counting tokens alone promises more, because a cached step "
+        "still has to read every weight for its one token."
     )
     draw(
         charts.speed_up,

@@ -170,3 +170,15 @@ def test_bad_input_is_refused_before_the_first_pair():
         compare(model, [], 5)
     with pytest.raises(ValueError, match="at least two"):
         compare(model, PROMPT, 5, samples=1)
+
+
+def test_figures_are_worked_out_once_for_the_pairs_there_are():
+    result = Comparison(len(PROMPT), 3)
+    result.add(pair(0))
+    first = result.agreement, result.speed_up()
+    assert (result.agreement, result.speed_up()) == first
+    assert result.agreement is first[0]
+    result.add(pair(1, tokens=(1, 2)))
+    assert len(result.speed_up()) == 2
+    assert result.agreement.compared == 2
+    assert result.agreement.first_difference == 1

@@ -77,6 +77,19 @@ def test_a_pasted_text_that_will_not_do(page: Page, app_url: str) -> None:
     assert box.input_value().startswith("many words")
 
 
+def test_what_follows_from_the_settings_follows_them(page: Page, app_url: str) -> None:
+    visit(page, f"{app_url}/cache_quality?cache_quality_tab=Arithmetic")
+    sinks = page.locator(".st-key-cache_quality_sinks input")
+    sinks.fill("7")
+    sinks.press("Enter")
+    expect(page.get_by_test_id("stCode")).to_contain_text("7 sinks + window of 249")
+    page.get_by_role("tab", name="Export and link").click()
+    expect(page.get_by_test_id("stCode")).to_contain_text("cache_quality_sinks=7")
+    sinks.fill("9")
+    sinks.press("Enter")
+    expect(page.get_by_test_id("stCode")).to_contain_text("cache_quality_sinks=9")
+
+
 def test_on_a_phone(phone: Page, app_url: str) -> None:
     visit(phone, f"{app_url}/cache_quality")
     expect(phone.get_by_test_id("stVegaLiteChart").first).to_be_visible()

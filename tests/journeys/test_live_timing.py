@@ -92,3 +92,14 @@ def test_phone_width(app_url, phone: Page):
     visit(phone, app_url + "/live_timing")
     expect(phone.get_by_text("Recorded on")).to_be_visible()
     assert_no_sideways_scroll(phone)
+
+
+def test_the_link_follows_the_settings_and_the_results_stay(app_url, page: Page):
+    visit(page, app_url + "/live_timing")
+    page.get_by_text("Link to these settings").click()
+    slider = page.get_by_role("slider", name="New tokens")
+    slider.focus()
+    slider.press("ArrowRight")
+    link = page.get_by_test_id("stCode").filter(has_text="live_timing_new_tokens=49")
+    expect(link).to_be_visible()
+    expect(page.get_by_text("1,000 tokens compared")).to_be_visible()
