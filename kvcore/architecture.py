@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from kvcore.checks import is_whole
 from kvcore.formats import (
     KVFormat,
     dtype_bytes,
@@ -198,8 +199,8 @@ def heads_per_rank(heads: int, tensor_parallel: int) -> int:
 
     Source: vLLM's get_num_kv_heads. 0 heads stay 0.
     """
-    if tensor_parallel < 1:
-        raise ValueError(f"Tensor parallelism must be 1 or more, not {tensor_parallel}.")
+    if not is_whole(tensor_parallel) or tensor_parallel < 1:
+        raise ValueError(f"Tensor parallelism must be 1 or more, not {tensor_parallel!r}.")
     return max(1, heads // tensor_parallel) if heads > 0 else 0
 
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kvcore.checks import is_number, is_whole
+
 NONE, WINDOW, SINKS, HEAVY_HITTERS = "none", "window", "sinks", "heavy hitters"
 POLICIES = (NONE, WINDOW, SINKS, HEAVY_HITTERS)
 
@@ -83,7 +85,8 @@ def policy_name(policy: str | None) -> str:
 
     Raises ValueError naming the policies there are.
     """
-    spelled = " ".join(re.findall(r"[a-z0-9]+", (policy or NONE).lower()))
+    wanted = NONE if policy is None else str(policy)
+    spelled = " ".join(re.findall(r"[a-z0-9]+", wanted.lower()))
     name = _OTHER_POLICY_NAMES.get(spelled, spelled)
     if name not in POLICIES:
         raise ValueError(f"There is no policy {policy!r}; choose one of {', '.join(POLICIES)}.")
@@ -134,13 +137,15 @@ def kept_positions(
 
     Raises ValueError for an unknown policy, an impossible budget or missing scores.
     """
-    if length < 0:
-        raise ValueError(f"A cache holds 0 or more positions, not {length}.")
+    if not is_whole(length) or length < 0:
+        raise ValueError(f"A cache holds 0 or more positions, not {length!r}.")
     name = policy_name(policy)
     parts = budget_for(name, **budget)
     if name == HEAVY_HITTERS and (scores is None or len(scores) != length):
         received = "none" if scores is None else str(len(scores))
         raise ValueError(f"Heavy hitters need {length} scores, one a position; got {received}.")
+    if name == HEAVY_HITTERS and not all(is_number(score) for score in scores):
+        raise ValueError("Heavy hitters need a number as the score of every position.")
     if parts.total is None or length + parts.room <= parts.total:
         return list(range(length))
     first_recent = max(0, length - max(0, parts.recent - parts.room))

@@ -201,12 +201,23 @@ def snapshot() -> DataSnapshot:
 
 
 def utc(at: datetime | date | None) -> datetime:
-    """An aware time in UTC: a naive one is taken as UTC, a date as its noon, None as now."""
+    """An aware time in UTC: a naive one is taken as UTC, a date as its noon, None as now.
+
+    A time that UTC has no year for (the first and last hours of years 1 and 9999 elsewhere) is
+    taken as UTC. Raises PriceError for what is no time.
+    """
     if at is None:
         return datetime.now(tz=UTC)
+    if not isinstance(at, date):
+        raise PriceError(f"A price is asked for at a date or a time, not {at!r}.")
     if not isinstance(at, datetime):
         return datetime.combine(at, time(12), tzinfo=UTC)
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    if at.tzinfo is None:
+        return at.replace(tzinfo=UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        return at.replace(tzinfo=UTC)
 
 
 def find(model: str, provider: str | None = None) -> tuple[Provider, ModelInfo]:
@@ -217,6 +228,9 @@ def find(model: str, provider: str | None = None) -> tuple[Provider, ModelInfo]:
     and with a Claude's version after its family (exports of OpenRouter and Bedrock). Raises
     PriceError.
     """
+    for name in (model, provider):
+        if name is not None and not isinstance(name, str):
+            raise PriceError(f"Models and providers are named in words, not by {name!r}.")
     reference = (model or "").strip().lower()
     if not reference:
         raise PriceError("No model is named, so nothing can be priced.")

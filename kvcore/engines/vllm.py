@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 
 from kvcore.architecture import Architecture, LayerKind, even_stages
+from kvcore.checks import is_finite, is_whole, whole
 from kvcore.engines.common import PlanError, version_tuple
 from kvcore.engines.vllm_pages import Layout, Page, layout
 from kvcore.units import GIB
@@ -249,8 +249,8 @@ def plan(
     Raises PlanError for settings vLLM would refuse, in one sentence.
     """
     _check_settings(max_model_len, tensor_parallel, block_size, max_num_batched_tokens)
-    if speculative_tokens < 0 or concurrent_batches < 1:
-        raise PlanError("Speculative tokens must be 0 or more and concurrent batches 1 or more.")
+    whole("Speculative tokens", speculative_tokens, 0, PlanError)
+    whole("concurrent_batches", concurrent_batches, 1, PlanError)
     release = version_tuple(version)
     pages = layout(
         a, kv_format, tensor_parallel, block_size, speculative_tokens, max_model_len, release
@@ -420,7 +420,7 @@ def _check_settings(
         ("block_size", block_size),
         ("max_num_batched_tokens", max_num_batched_tokens),
     ):
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        if not is_whole(value) or value < 1:
             raise PlanError(f"{name} must be a whole number of at least 1, not {value!r}.")
 
 
@@ -435,16 +435,16 @@ def _ranks(
         raise PlanError(f"More than {MOST_RANKS:,} ranks are more than any cluster here has.")
     if num_blocks is not None and num_blocks < 0:
         raise PlanError(f"num_blocks must be 0 or more, not {num_blocks}.")
-    if isinstance(available, Sequence):
+    if isinstance(available, Sequence) and not isinstance(available, str):
         stages = pipeline_parallel or max(1, len(available) // tensor_parallel)
         if len(available) != stages * tensor_parallel:
             raise PlanError(
                 f"{stages * tensor_parallel} ranks need as many memory sizes, not {len(available)}."
             )
-        memory: list[int | None] = [int(each) for each in available]
+        memory: list[int | None] = [_bytes(each) for each in available]
     else:
         stages = pipeline_parallel or 1
-        memory = [None if available is None else int(available)] * (stages * tensor_parallel)
+        memory = [None if available is None else _bytes(available)] * (stages * tensor_parallel)
     if num_blocks is None:
         if any(each is None for each in memory):
             raise PlanError("The memory for the cache is missing; give bytes or a block count.")
@@ -455,6 +455,12 @@ def _ranks(
                 "lower the overhead or add GPUs."
             )
     return memory, stages
+
+
+def _bytes(available: float) -> int:
+    if not is_finite(available):
+        raise PlanError(f"The memory for the cache is a number of bytes, not {available!r}.")
+    return int(available)
 
 
 def _stage_bounds(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from kvcore.checks import is_finite, is_whole, whole
 from kvcore.paging.contiguous import CONTIGUOUS_POLICIES, ContiguousPool
 from kvcore.paging.paged import DemandPagedPool, PagedPool
 from kvcore.paging.pool import Pool
 
+MOST_BLOCKS = 10_000_000
 POLICIES = (*CONTIGUOUS_POLICIES, "paged", "demand-paged")
 
 # OPT-13B in 16 bits: 5,120 numbers of 2 bytes, in each of the 40 layers' two tensors.
@@ -28,7 +30,7 @@ def make_pool(
     Raises ValueError that says which setting cannot be and what to use.
     """
     _check(policy, num_slots, block_size, watermark, max_model_len)
-    if page_bytes < 1 or tensor_bytes < 1:
+    if not all(is_whole(size) and size >= 1 for size in (page_bytes, tensor_bytes)):
         raise ValueError("Pages and a token's share of a tensor are at least one byte.")
     if policy == "paged":
         return PagedPool(num_slots, block_size, watermark, prefix_caching)
@@ -42,11 +44,10 @@ def _check(
 ) -> None:
     if policy not in POLICIES:
         raise ValueError(f"There is no policy {policy!r}; there are {', '.join(POLICIES)}.")
-    if num_slots < 1:
-        raise ValueError("num_slots must be at least 1.")
-    if block_size < 1:
-        raise ValueError("block_size must be at least 1.")
-    if not 0 <= watermark < 1:
+    whole("num_slots", num_slots, 1)
+    whole("block_size", block_size, 1)
+    if policy == "paged" and num_slots // block_size > MOST_BLOCKS:
+        raise ValueError(f"A paged pool has at most {MOST_BLOCKS:,} blocks here.")
+    if not is_finite(watermark) or not 0 <= watermark < 1:
         raise ValueError("watermark is a share of the pool: at least 0 and less than 1.")
-    if max_model_len < 2:
-        raise ValueError("max_model_len must be at least 2: one token in, one out.")
+    whole("max_model_len", max_model_len, 2)

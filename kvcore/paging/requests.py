@@ -15,6 +15,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from kvcore.checks import is_finite, is_whole, whole
+
 PAPER_MAX_MODEL_LEN = 2_048
 # With this correlation the requests of Figure 11 imply the tokens per request that the bars of
 # Figure 2 imply: E[prompt · output] / E[output] = 160 (the bars: 159.5).
@@ -43,13 +45,13 @@ class Request:
     hash_block_size: int = 512
 
     def __post_init__(self) -> None:
-        if self.prompt < 1 or self.output < 1:
+        if not all(is_whole(length) and length >= 1 for length in (self.prompt, self.output)):
             raise ValueError("A request has at least one prompt token and one output token.")
-        if self.samples < 1:
+        if not is_whole(self.samples) or self.samples < 1:
             raise ValueError("A request draws at least one sample.")
-        if self.arrival < 0:
-            raise ValueError("A request cannot arrive before step 0.")
-        if not 0 <= self.prefix_tokens <= self.prompt:
+        if not is_finite(self.arrival) or self.arrival < 0:
+            raise ValueError("A request cannot arrive before step 0, or never.")
+        if not is_whole(self.prefix_tokens) or not 0 <= self.prefix_tokens <= self.prompt:
             raise ValueError("A shared prefix is at most as long as its prompt.")
         if self.token_ids is not None and len(self.token_ids) < self.prompt + self.output:
             raise ValueError("token_ids must name every token of the prompt and the output.")
@@ -112,7 +114,7 @@ def paper_requests(
         raise ValueError(
             f"The paper's requests need a max_model_len of {PAPER_MAX_MODEL_LEN:,} or more."
         )
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     prompt_shares, output_shares = _paired_shares(count, correlation, rng)
     prompt_histogram, output_histogram = paper_histograms()
     prompts = prompt_histogram.quantiles(prompt_shares)
@@ -139,7 +141,7 @@ def lognormal_requests(
         raise ValueError("Mean lengths must be at least one token.")
     if cv_prompt < 0 or cv_output < 0:
         raise ValueError("A coefficient of variation cannot be negative.")
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     prompt_shares, output_shares = _paired_shares(count, 0.0, rng)
     prompts = _lognormal(prompt_shares, mean_prompt, cv_prompt)
     outputs = _lognormal(output_shares, mean_output, cv_output)
@@ -157,17 +159,22 @@ def with_poisson_arrivals(
     """
     if not requests_per_step > 0:
         raise ValueError("The arrival rate must be positive.")
-    gaps = np.random.default_rng(seed).exponential(1 / requests_per_step, len(requests))
+    gaps = _generator(seed).exponential(1 / requests_per_step, len(requests))
     arrivals = np.cumsum(gaps)
     return [request.at(float(arrival)) for request, arrival in zip(requests, arrivals, strict=True)]
+
+
+def _generator(seed: int) -> np.random.Generator:
+    whole("seed", seed, 0)
+    return np.random.default_rng(seed)
 
 
 def _paired_shares(
     count: int, correlation: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Two sets of evenly spread shares in (0, 1), in orders with that Gaussian correlation."""
-    if count < 0:
-        raise ValueError("The number of requests cannot be negative.")
+    if not is_whole(count) or count < 0:
+        raise ValueError(f"The number of requests is whole and cannot be negative, not {count!r}.")
     if not -1 <= correlation <= 1:
         raise ValueError("A correlation lies between -1 and 1.")
     first = rng.standard_normal(count)

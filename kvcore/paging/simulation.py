@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from math import ceil
 
+from kvcore.checks import whole
 from kvcore.paging.policies import LARGEST_PAGE_BYTES, OPT_13B_TENSOR_BYTES, make_pool
 from kvcore.paging.pool import Pool, Stay
 from kvcore.paging.requests import PAPER_MAX_MODEL_LEN, Request
@@ -51,12 +52,11 @@ class Rules:
     def __post_init__(self) -> None:
         if self.preemption not in ("recompute", "swap"):
             raise ValueError('preemption is "recompute" or "swap".')
-        if self.look_ahead < 0:
-            raise ValueError("look_ahead cannot be negative.")
-        if self.max_batch is not None and self.max_batch < 1:
-            raise ValueError("max_batch must be at least 1.")
-        if self.swap_slots is not None and self.swap_slots < 0:
-            raise ValueError("swap_slots cannot be negative.")
+        whole("look_ahead", self.look_ahead, 0)
+        if self.max_batch is not None:
+            whole("max_batch", self.max_batch, 1)
+        if self.swap_slots is not None:
+            whole("swap_slots", self.swap_slots, 0)
 
 
 def simulate(
@@ -84,6 +84,7 @@ def simulate(
     For the other settings see `Rules`. The averages of the result are over the middle 90 % of
     completions. Raises ValueError for settings that cannot be.
     """
+    _check_requests(requests)
     rules = Rules(look_ahead, preemption, swap_slots, max_batch, max_model_len)
     pool = make_pool(
         policy,
@@ -96,6 +97,11 @@ def simulate(
         prefix_caching,
     )
     return Simulation(requests, pool, rules, record).run().result(policy)
+
+
+def _check_requests(requests: Sequence[Request]) -> None:
+    if not isinstance(requests, Sequence) or not all(isinstance(r, Request) for r in requests):
+        raise ValueError("requests must be a list of Request; make them with paper_requests, say.")
 
 
 class Simulation:

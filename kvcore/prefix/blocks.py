@@ -47,6 +47,11 @@ def chain_hashes(
     return hashes
 
 
+def check_token_ids(token_ids: Sequence[int]) -> None:
+    """Raise ValueError for something that is not a token id."""
+    _token_bytes(token_ids)
+
+
 def _token_bytes(token_ids: Sequence[int]) -> bytes:
     try:
         return array("q", token_ids).tobytes()

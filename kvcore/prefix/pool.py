@@ -5,14 +5,25 @@ full blocks are hashed, equal contents are not merged, a block keeps its content
 until it is handed out again, and at least the last token of a prompt is always computed anew.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kvcore.prefix.blocks import NULL_BLOCK, ROOT_HASH, Block, FreeList, chain_hashes
+from kvcore.checks import is_whole, whole
+from kvcore.prefix.blocks import (
+    NULL_BLOCK,
+    ROOT_HASH,
+    Block,
+    FreeList,
+    chain_hashes,
+    check_token_ids,
+)
 from kvcore.prefix.hit_rate import HitRate
 
 EVENTS_KEPT = 10_000
+MOST_BLOCKS = 10_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +43,7 @@ class BlockTable:
     hashes: list[bytes] = field(default_factory=list, repr=False)
     findable: bool = True
     freed: bool = False
+    pool: BlockPool | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +73,14 @@ class BlockPool:
         prefix_caching: bool = True,
         sliding_window: int | None = None,
     ) -> None:
-        if num_blocks < 2:
+        if not is_whole(num_blocks) or num_blocks < 2:
             raise ValueError("A pool needs at least 2 blocks, as block 0 is the null block.")
-        if block_size < 1:
+        if num_blocks > MOST_BLOCKS:
+            raise ValueError(f"A pool has at most {MOST_BLOCKS:,} blocks here.")
+        if not is_whole(block_size) or block_size < 1:
             raise ValueError("A block holds at least 1 token.")
-        if sliding_window is not None and sliding_window < 1:
-            raise ValueError("A sliding window holds at least 1 token.")
+        if sliding_window is not None:
+            whole("sliding_window", sliding_window, 1)
         self.block_size = block_size
         self.unhashed_first = unhashed_first
         self.prefix_caching = prefix_caching
@@ -133,6 +147,7 @@ class BlockPool:
         token_ids = list(token_ids)
         if not token_ids:
             raise ValueError("A prompt needs at least one token.")
+        check_token_ids(token_ids)
         hashes = chain_hashes(token_ids, self.block_size, salt) if self.prefix_caching else []
         hit_ids = self._find(hashes[: (len(token_ids) - 1) // self.block_size])
         num_hit_tokens = len(hit_ids) * self.block_size
@@ -145,7 +160,7 @@ class BlockPool:
 
         for block_id in hit_ids:
             self._share(block_id)
-        table = BlockTable(token_ids, hit_ids, num_hit_tokens, salt, hashes)
+        table = BlockTable(token_ids, hit_ids, num_hit_tokens, salt, hashes, pool=self)
         table.block_ids.extend(self._take() for _ in range(num_new))
         self._store_full_blocks(table, first=num_hit_tokens // self.block_size)
         tally = self.hit_rate.preempted if preempted else self.hit_rate.admitted
@@ -158,8 +173,9 @@ class BlockPool:
         False, with nothing changed, when the pool has too few free blocks. A block that fills up
         is hashed and can be found from then on. Raises ValueError for a freed sequence.
         """
-        self._refuse_freed(table)
+        self._refuse_unheld(table)
         token_ids = list(token_ids)
+        check_token_ids(token_ids)
         length = len(table.token_ids) + len(token_ids)
         num_new = self._blocks_for(length) - len(table.block_ids)
         if num_new > len(self._free):
@@ -180,7 +196,7 @@ class BlockPool:
         Returns the ids that became free. Used by sliding windows and eviction: only a block of
         which no token is needed can go. A hashed one can still be found until it is handed out.
         """
-        self._refuse_freed(table)
+        self._refuse_unheld(table)
         indices = sorted(set(block_indices), reverse=True)
         dropped = [table.block_ids[index] for index in indices]
         for index in indices:
@@ -190,9 +206,9 @@ class BlockPool:
     def free(self, table: BlockTable) -> None:
         """End a sequence. Its last block goes first, so that the prefix survives longest.
 
-        Raises ValueError when it was freed before.
+        Raises ValueError when it was freed before or belongs to another pool.
         """
-        self._refuse_freed(table)
+        self._refuse_unheld(table)
         table.freed = True
         self._release(reversed(table.block_ids))
 
@@ -283,8 +299,9 @@ class BlockPool:
         self._free.append(hashed)
         return unhashed + hashed
 
-    @staticmethod
-    def _refuse_freed(table: BlockTable) -> None:
+    def _refuse_unheld(self, table: BlockTable) -> None:
+        if getattr(table, "pool", None) is not self:
+            raise ValueError("This is no sequence of this pool; allocate its prompt here.")
         if table.freed:
             raise ValueError("This sequence was freed; allocate its prompt again.")
 

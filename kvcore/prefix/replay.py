@@ -4,6 +4,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kvcore.checks import is_whole
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -42,7 +44,7 @@ def replay(
 
     Raises ValueError for a capacity below one block or lengths that do not match the requests.
     """
-    if capacity is not None and capacity < 1:
+    if capacity is not None and not (is_whole(capacity) and capacity >= 1):
         raise ValueError("A cache needs a capacity of at least 1 block; None means no limit.")
     requests = [list(ids) for ids in hash_ids_per_request]
     if input_lengths is not None and len(input_lengths) != len(requests):
