@@ -84,7 +84,8 @@ def saving_curve(model: ModelEstimate, option: CacheOption) -> SavingCurve:
 
     def per_conversation(placement: str, hit: float) -> tuple[float, float]:
         expected = expected_tokens(model.workload, model.rules, option, placement, prefix_hit=hit)
-        bill = bill_of(model.rates, model.rules, model.workload, option, expected)
+        output = model.without.output
+        bill = bill_of(model.rates, model.rules, model.workload, option, expected, output)
         held = float(bill.storage + (bill.cache_write if option.stored else 0))
         return (without - float(bill.total) + held) / conversations, held
 

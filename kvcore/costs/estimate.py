@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from kvcore.costs.expectation import Expected, expected_tokens
+from kvcore.costs.expectation import Expected, expected_tokens, prefix_hit_rate, visibility
 from kvcore.costs.prices import (
     Contract,
     PriceError,
@@ -242,8 +242,9 @@ def _notes(rules: Rules, workload: Workload) -> list[str]:
 def _best_placement(
     found: Rates, rules: Rules, workload: Workload, option: CacheOption, without: Bill
 ) -> Outcome:
+    hit = prefix_hit_rate(workload, option, visibility(workload, rules))
     outcomes = [
-        outcome_of(found, rules, workload, option, placement, without)
+        outcome_of(found, rules, workload, option, placement, without, hit)
         for placement in option.placement
     ]
     return min(outcomes, key=lambda outcome: outcome.bill.total)
@@ -256,11 +257,15 @@ def outcome_of(
     option: CacheOption,
     placement: str,
     without: Bill | None = None,
+    prefix_hit: float | None = None,
 ) -> Outcome:
-    """The bill under one lifetime and one placement of the cache's end."""
-    expected = expected_tokens(workload, rules, option, placement)
-    bill = bill_of(found, rules, workload, option, expected)
+    """The bill under one lifetime and one placement of the cache's end.
+
+    `without` and `prefix_hit` are worked out where they are not at hand.
+    """
+    expected = expected_tokens(workload, rules, option, placement, prefix_hit=prefix_hit)
     baseline = without or bill_without(found, workload)
+    bill = bill_of(found, rules, workload, option, expected, output=baseline.output)
     return Outcome(
         option=option,
         placement=placement,
@@ -291,21 +296,30 @@ def write_price(option: CacheOption) -> Price:
 
 
 def bill_of(
-    found: Rates, rules: Rules, workload: Workload, option: CacheOption, expected: Expected
+    found: Rates,
+    rules: Rules,
+    workload: Workload,
+    option: CacheOption,
+    expected: Expected,
+    output: Decimal | None = None,
 ) -> Bill:
-    """The month with caching, from the expected tokens of one conversation's calls."""
-    outputs = np.full_like(expected.prompt, workload.answer_tokens)
+    """The month with caching, from the expected tokens of one conversation's calls.
+
+    `output` is what the answers cost, the same whatever is cached, where it is at hand.
+    """
 
     def monthly(tokens: np.ndarray, price: Price) -> Decimal:
         return _monthly(found, workload, expected.prompt, tokens, price)
 
+    if output is None:
+        output = monthly(np.full_like(expected.prompt, workload.answer_tokens), Rates.output)
     created, held = stored(found, rules, workload, option, workload.prefix_tokens)
     return Bill(
         fresh=monthly(expected.fresh, Rates.fresh),
         cache_read=monthly(expected.cache_read, Rates.cache_read),
         cache_write=monthly(expected.cache_write, write_price(option)) + created,
         storage=held,
-        output=monthly(outputs, Rates.output),
+        output=output,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import pandas as pd
 import pyarrow as pa
@@ -132,6 +132,7 @@ def _slack_line(served: Sequence[Request], scenario: Scenario) -> str:
     )
 
 
+@lru_cache(maxsize=64)
 def fit_rows(request: Request, scenario: Scenario) -> pa.Table:
     """What each policy gives one request in an empty pool, and whether it can ever be served."""
     return pa.Table.from_pylist([_fit_row(policy, request, scenario) for policy in POLICIES])

@@ -17,11 +17,13 @@ STILLS_KEPT = 4
 
 @dataclass(frozen=True)
 class Still:
-    """One step: the pool, its map (`frames.map_table`), and how many slots the map shows."""
+    """One step: the pool, its map (`frames.map_table`), how many slots the map shows, and the free
+    space of the run with the step marked (`frames.at_step`)."""
 
     state: PoolState
     map: pa.Table
     shown: float
+    free: pa.Table
 
 
 class Recording:
@@ -37,4 +39,4 @@ class Recording:
 
     def _still(self, step: int, followed: int | None) -> Still:
         state = pool_state(self.run, step)
-        return Still(state, *frames.map_table(state, followed))
+        return Still(state, *frames.map_table(state, followed), frames.at_step(self.free, step))

@@ -8,7 +8,7 @@ import streamlit as st
 
 from kvcore import units
 from kvcore.charts import paging as charts
-from kvcore.paging import POLICIES, frames
+from kvcore.paging import POLICIES
 from kvcore.paging.fates import fate
 from kvcore.paging.outcome import LABELS
 from kvcore.paging.recording import Recording
@@ -98,13 +98,12 @@ def show_map(recording: Recording, step: int, side: int) -> None:
     )
     if still.shown < run.num_slots:
         st.caption(f"The first {still.shown:,.0f} of {run.num_slots:,} slots.")
-    st.markdown(free_sentence(run, state))
-    st.markdown(head_sentence(state))
+    st.markdown(f"{free_sentence(run, state)}\n\n{head_sentence(state)}")
     if followed is not None:
         st.markdown(fate(run, state, followed))
     draw(
         charts.free_space,
-        frames.at_step(recording.free, step),
+        still.free,
         alt=f"At step {step} {state.free:,.0f} slots are free, "
         f"{largest_for_one(run, state):,.0f} usable.",
     )

@@ -57,4 +57,5 @@ def test_a_recording_keeps_the_last_few_steps():
     again = recording.still(100, None)
     assert again is not first
     assert again.map == first.map
+    assert again.free["now"].to_pylist()[-1] == 100
     assert max(recording.free["step"].to_pylist()) <= 500
