@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -29,6 +30,9 @@ MOST_CONCURRENT = 32
 RETRIES = 5
 MARGIN = 1.5
 """Prompts may turn out longer than planned by this factor before the cap ends the experiment."""
+
+WARM_UP_TOKENS, WARM_UP_OUTPUT = 100, 2
+_WARM_UP_SIZE = Counter({(WARM_UP_TOKENS, WARM_UP_OUTPUT): 1})
 
 
 class ExperimentError(ValueError):
@@ -56,6 +60,10 @@ class Wave:
     """Whether to watch the fill of the server's cache meanwhile."""
 
 
+Sizes = Counter[tuple[int, int]]
+"""How many requests there are of each size: (tokens aimed at, output tokens)."""
+
+
 @dataclass(frozen=True)
 class FirstToken:
     """First token against prompt length: a prefix never seen (cold), then the same again (warm).
@@ -69,6 +77,9 @@ class FirstToken:
     def check(self) -> None:
         _check_lengths(self.lengths)
         _within("Repeats", self.repeats, 1, 20)
+
+    def sizes(self) -> Sizes:
+        return _WARM_UP_SIZE + Counter([(n, 1) for n in self.lengths] * 2 * self.repeats)
 
     def waves(self, dice: random.Random) -> Iterator[Wave]:
         yield _warm_up(dice)
@@ -91,6 +102,9 @@ class EarlyChange:
     def check(self) -> None:
         _check_lengths([self.length])
         _within("Repeats", self.repeats, 1, 20)
+
+    def sizes(self) -> Sizes:
+        return _WARM_UP_SIZE + Counter({(self.length, 1): 4 * self.repeats})
 
     def waves(self, dice: random.Random) -> Iterator[Wave]:
         yield _warm_up(dice)
@@ -120,6 +134,11 @@ class TokenTime:
             raise ExperimentError("Choose at least one number of concurrent requests.")
         for level in self.levels:
             _within("Concurrent requests", level, 1, MOST_CONCURRENT)
+
+    def sizes(self) -> Sizes:
+        alone = Counter([(n, self.output_tokens) for n in self.contexts] * self.repeats)
+        together = {(min(self.contexts), self.output_tokens): self.repeats * sum(self.levels)}
+        return _WARM_UP_SIZE + alone + Counter(together)
 
     def waves(self, dice: random.Random) -> Iterator[Wave]:
         yield _warm_up(dice)
@@ -177,18 +196,19 @@ def plan(experiment: Experiment, priced_model: str | None = None, api_url: str =
     an experiment beyond the hard limits.
     """
     experiment.check()
-    requests = [r for wave in experiment.waves(random.Random(0)) for r in wave.requests]
-    prompt = sum(request.target_tokens for request in requests)
-    output = sum(request.max_tokens for request in requests)
-    if len(requests) > MOST_REQUESTS or prompt + output > MOST_TOKENS:
+    sizes = experiment.sizes()
+    requests = sizes.total()
+    prompt = sum(tokens * count for (tokens, _), count in sizes.items())
+    output = sum(written * count for (_, written), count in sizes.items())
+    if requests > MOST_REQUESTS or prompt + output > MOST_TOKENS:
         raise ExperimentError(
-            f"That would be {len(requests):,} requests and {prompt + output:,} tokens; at most "
+            f"That would be {requests:,} requests and {prompt + output:,} tokens; at most "
             f"{MOST_REQUESTS:,} and {MOST_TOKENS:,} are sent. Take fewer lengths or repeats."
         )
     dollars, name = None, ""
     if priced_model:
-        dollars, name = _priced(priced_model, _provider_at(api_url), requests)
-    return Plan(len(requests), prompt, output, dollars, name)
+        dollars, name = _priced(priced_model, _provider_at(api_url), sizes)
+    return Plan(requests, prompt, output, dollars, name)
 
 
 class Budget:
@@ -220,8 +240,8 @@ class Budget:
 
 def _warm_up(dice: random.Random) -> Wave:
     """One request that is not measured: the first may load or compile something."""
-    prompt = with_question(passage(words_for(100), dice), dice)
-    return Wave((Request(WARM_UP, prompt, 100, 2),))
+    prompt = with_question(passage(words_for(WARM_UP_TOKENS), dice), dice)
+    return Wave((Request(WARM_UP, prompt, WARM_UP_TOKENS, WARM_UP_OUTPUT),))
 
 
 def _provider_at(api_url: str) -> str | None:
@@ -234,18 +254,16 @@ def _provider_at(api_url: str) -> str | None:
         return None
 
 
-def _priced(
-    model: str, provider: str | None, requests: Sequence[Request]
-) -> tuple[Decimal | None, str]:
+def _priced(model: str, provider: str | None, sizes: Sizes) -> tuple[Decimal | None, str]:
     try:
         prices = rates(model, provider)
         costs = [
-            price_counts(TokenCounts(request.target_tokens, output=request.max_tokens), prices)
-            for request in requests
+            count * price_counts(TokenCounts(tokens, output=written), prices).total
+            for (tokens, written), count in sizes.items()
         ]
     except (PriceError, UsageError):
         return None, ""
-    return sum((cost.total for cost in costs), Decimal(0)), f"{prices.model} at {prices.provider}"
+    return sum(costs, Decimal(0)), f"{prices.model} at {prices.provider}"
 
 
 def _check_lengths(lengths: Sequence[int]) -> None:

@@ -4,6 +4,7 @@ import random
 import re
 import threading
 import time
+from collections import Counter
 from decimal import Decimal
 
 import pytest
@@ -49,6 +50,25 @@ SMALL = FirstToken(lengths=(100, 500), repeats=2)
 def samples(client, experiment, **options):
     runner = Runner(client, MODEL, Budget(plan(experiment)), dice=random.Random(1), **options)
     return list(runner.samples(experiment))
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        FirstToken((100, 500, 1_000), repeats=3),
+        FirstToken((100, 100), repeats=2),
+        EarlyChange(700, repeats=2),
+        TokenTime((100, 400), levels=(1, 2, 8), output_tokens=9, repeats=3),
+        TokenTime((100,), levels=(1,), output_tokens=4, repeats=1),
+    ],
+)
+def test_what_is_planned_is_what_is_sent(experiment):
+    sent = [r for wave in experiment.waves(random.Random(3)) for r in wave.requests]
+    assert experiment.sizes() == Counter((r.target_tokens, r.max_tokens) for r in sent)
+    agreed = plan(experiment)
+    assert agreed.requests == len(sent)
+    assert agreed.prompt_tokens == sum(r.target_tokens for r in sent)
+    assert agreed.output_tokens == sum(r.max_tokens for r in sent)
 
 
 # 1: cold and warm
