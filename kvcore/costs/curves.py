@@ -30,7 +30,7 @@ from kvcore.costs.expectation import (
 )
 from kvcore.costs.prices import Rates
 from kvcore.costs.rules import CacheOption
-from kvcore.costs.workload import conversation
+from kvcore.costs.workload import conversations
 
 NO_CACHING = "no caching"
 LOWEST_RATE, HIGHEST_RATE = 0.01, 100_000.0
@@ -273,7 +273,7 @@ def savings_by_prefix(
     What `evaluate` would say of each, in floats and all at once: for pictures, not for bills.
     """
     workload, rules, rates = model.workload, model.rules, model.rates
-    calls = conversation(workload, prefix_tokens)
+    calls = conversations(workload, prefix_tokens)
     stable = rules.cacheable(prefix_tokens)[:, None]
     hit = prefix_hit_rate(workload, option, visibility(workload, rules))
     fresh = _prices(rates, Rates.fresh, calls.prompt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -71,10 +71,9 @@ class Workload:
     batch: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, float | int) and not math.isfinite(value):
-                raise WorkloadError(f"{_words(field.name)} must be a finite number.")
+        for name, value in vars(self).items():
+            if isinstance(value, (float, int)) and not math.isfinite(value):
+                raise WorkloadError(f"{_words(name)} must be a finite number.")
         _at_least(self, 0, "prefix_tokens", "changing_tokens", "answer_tokens")
         _at_least(self, 1, "prefixes", "turns", "calls_per_turn", "parallel")
         _at_least(self, 0, "seconds_between_turns", "seconds_between_calls")
@@ -155,24 +154,41 @@ class Conversation:
     keeps_prefix: np.ndarray
 
 
-def conversation(workload: Workload, prefix_tokens: np.ndarray | None = None) -> Conversation:
-    """The calls of one conversation: each resends all that came before it.
-
-    With `prefix_tokens`, n lengths instead of the workload's own, `prompt` and `previous` have a
-    row for each: (n, calls).
-    """
-    history, chained, in_loop, keeps_prefix = _course(
+def conversation(workload: Workload) -> Conversation:
+    """The calls of one conversation: each resends all that came before it."""
+    return _conversation(
+        workload.prefix_tokens,
         workload.calls,
         workload.calls_per_turn,
         workload.changing_tokens,
         workload.answer_tokens,
         workload.events,
     )
-    stable = workload.prefix_tokens if prefix_tokens is None else prefix_tokens[:, None]
-    prompt = stable + history + workload.changing_tokens
-    previous = np.zeros_like(prompt)
-    previous[..., 1:] = np.where(chained[1:], prompt[..., :-1], 0)
-    return Conversation(prompt, previous, in_loop, keeps_prefix)
+
+
+def conversations(workload: Workload, prefix_tokens: np.ndarray) -> Conversation:
+    """The same at n other lengths of the stable prefix: `prompt`, `previous` are (n, calls)."""
+    one = conversation(workload)
+    longer = prefix_tokens[:, None] - workload.prefix_tokens
+    previous = np.where(one.previous > 0, one.previous + longer, 0)
+    return Conversation(one.prompt + longer, previous, one.in_loop, one.keeps_prefix)
+
+
+@lru_cache(maxsize=64)
+def _conversation(
+    prefix: int,
+    calls: int,
+    calls_per_turn: int,
+    changing: int,
+    answer: int,
+    events: tuple[Event, ...],
+) -> Conversation:
+    history, chained, in_loop, keeps_prefix = _course(
+        calls, calls_per_turn, changing, answer, events
+    )
+    prompt = prefix + history + changing
+    before = np.concatenate([[0], prompt[:-1]])
+    return Conversation(prompt, np.where(chained, before, 0), in_loop, keeps_prefix)
 
 
 @lru_cache(maxsize=256)
