@@ -42,6 +42,9 @@ class PriceError(LookupError):
     """This model cannot be priced; the message says why, and what to do."""
 
 
+LEAST_CONTRACT, MOST_CONTRACT = Decimal("0.000001"), Decimal(1_000_000)
+
+
 @dataclass(frozen=True)
 class Contract:
     """Prices someone negotiated, in dollars per million tokens.
@@ -87,6 +90,11 @@ def _typed_dollars(name: str, value: str | float | Decimal | None) -> Decimal | 
             f"The contract price for {name.replace('_', ' ')} must be dollars per million tokens "
             f"such as 2.50, not {value!r}."
         )
+    if amount and not LEAST_CONTRACT <= amount <= MOST_CONTRACT:
+        raise PriceError(
+            f"The contract price for {name.replace('_', ' ')} must be 0 or from "
+            f"{LEAST_CONTRACT:f} to {MOST_CONTRACT:,} dollars per million tokens: check the unit."
+        )
     return amount
 
 
@@ -119,7 +127,8 @@ class Rates:
 
     def flat(self, prompt_tokens: int) -> Mapping[str, Decimal]:
         """Dollars per unit by price key, for one request whose prompt is this long."""
-        step = sum(prompt_tokens > start for start in self.tier_starts())
+        starts = self._starts
+        step = sum(prompt_tokens > start for start in starts) if starts else 0
         if step not in self._flat:
             self._flat[step] = {
                 key: self._uplifted(key, _in_tier(price, prompt_tokens))

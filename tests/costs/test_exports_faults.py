@@ -332,3 +332,22 @@ def test_a_response_without_usage_is_named_and_failed_calls_are_passed_over():
 def test_files_of_another_kind(data, what):
     usage = read_usage(data, "file")
     assert what in usage.rejected[0][1]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_column_that_is_read_stands_in_the_header_once(name):
+    """Which of two holds would be a guess; what is not read may stand there twice."""
+    lines = DATA[name].decode("utf-8-sig").splitlines()
+    separator = ";" if ";" in lines[0] else ","
+    refused = 0
+    for column in lines[0].split(separator):
+        header = f"{lines[0]}{separator}{column}"
+        rows = [f"{line}{separator}7" for line in lines[1:]]
+        usage = read_usage("\n".join([header, *rows]).encode(), name)
+        if usage.format == Format.UNKNOWN:
+            refused += 1
+            assert "2 times" in usage.rejected[0][1]
+        else:
+            assert usage.total.paid == CLEAN[name].total.paid
+            assert usage.total.input_tokens == CLEAN[name].total.input_tokens
+    assert refused

@@ -345,7 +345,9 @@ def test_a_contract_replaces_the_list():
     assert cost.total == Decimal("0.00298")
 
 
-@pytest.mark.parametrize("typed", ["abc", "-1", "1,5", "nan", "inf", "1 2"])
+@pytest.mark.parametrize(
+    "typed", ["abc", "-1", "1,5", "nan", "inf", "1 2", "1e30", "1e-30", "9" * 20]
+)
 def test_a_contract_price_that_is_no_price_is_refused(typed):
     with pytest.raises(PriceError, match="dollars per million"):
         Contract.parse(fresh=typed, output="1")

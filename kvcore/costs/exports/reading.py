@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -88,6 +89,7 @@ def _table_source(text: str) -> Source:
         raise NotRecognised(
             table.header_line, "the header is of no export this page knows; see the list of formats"
         )
+    _refuse_twice(layout, table)
     source = Source(layout, iter(()))
     if layout.records is not None:
         rows = _table_records(text, table)
@@ -102,6 +104,17 @@ def _table_source(text: str) -> Source:
     }
     source.blocks = _table_blocks(layout, places, kinds, table_rows(text, table))
     return source
+
+
+def _refuse_twice(layout: Layout, table: Table) -> None:
+    """Raise NotRecognised where a column that is read has a namesake: either may hold."""
+    read = {name for group in (layout.names, layout.kinds) for name in chain(*group.values())}
+    for name, count in Counter(table.columns).items():
+        if count > 1 and name and (name in read or layout.records is not None):
+            raise NotRecognised(
+                table.header_line,
+                f"the header names {name[:80]} {count} times: leave only the one that holds",
+            )
 
 
 def _places(layout: Layout, table: Table) -> dict[str, int]:
