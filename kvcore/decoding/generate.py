@@ -1,11 +1,12 @@
 """One token after another, with the cache or without it, each step timed."""
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Literal
 
+from kvcore.checks import is_finite, is_whole
 from kvcore.decoding.errors import PromptError, SettingsError
 from kvcore.decoding.threads import DEFAULT_THREADS, check_threads, use_threads
 
@@ -87,6 +88,8 @@ def check_run(
     threads: int = DEFAULT_THREADS,
 ) -> None:
     """Raise PromptError or SettingsError, in one sentence, for a run that is not possible."""
+    if not hasattr(prompt_ids, "__len__"):
+        raise PromptError(f"The prompt is a list of token ids, not {prompt_ids!r}.")
     prompt, limit = len(prompt_ids), model.context_length
     if prompt == 0:
         raise PromptError("The prompt is empty; the model needs at least one token to go on from.")
@@ -95,7 +98,7 @@ def check_run(
             f"The prompt has {prompt:,} tokens and {model.name} has {limit:,} positions, one of "
             "which must be left for a new token; shorten the prompt."
         )
-    if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+    if not is_whole(max_new_tokens) or max_new_tokens < 1:
         raise SettingsError(
             f"A run makes a whole number of tokens from 1 up, not {max_new_tokens}."
         )
@@ -104,16 +107,31 @@ def check_run(
             f"The prompt has {prompt:,} tokens, so at most {limit - prompt:,} new ones fit into "
             f"the {limit:,} positions of {model.name}, not {max_new_tokens:,}."
         )
+    odd = next((t for t in prompt_ids if not _is_token(t)), _NONE)
+    if odd is not _NONE:
+        raise PromptError(f"A token id is a whole number, not {odd!r}.")
     outside = next((t for t in prompt_ids if not 0 <= t < model.vocab_size), None)
     if outside is not None:
         raise PromptError(
             f"Token {outside} is not among the {model.vocab_size:,} of {model.name}'s vocabulary."
         )
-    if not (math.isfinite(temperature) and temperature >= 0):
+    if not (is_finite(temperature) and temperature >= 0):
         raise SettingsError(f"The temperature is a number from 0 up, not {temperature}.")
-    if not isinstance(seed, int) or seed not in SEEDS:
+    if not is_whole(seed) or seed not in SEEDS:
         raise SettingsError(f"The seed is a whole number from 0 to 2^63 - 1, not {seed}.")
     check_threads(threads)
+
+
+_NONE = object()
+
+
+def _is_token(value: object) -> bool:
+    """An integer of any kind, a tensor's too."""
+    try:
+        index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
 
 
 class Way:

@@ -7,6 +7,7 @@ package is imported and so before torch is, makes them sleep.
 
 import gc
 
+from kvcore.checks import is_whole
 from kvcore.decoding.errors import SettingsError
 
 DEFAULT_THREADS = 1
@@ -26,7 +27,7 @@ def import_torch() -> None:
 
 def check_threads(threads: int) -> None:
     """SettingsError unless a run can have so many threads."""
-    if not isinstance(threads, int) or threads < 1:
+    if not is_whole(threads) or threads < 1:
         raise SettingsError(f"A run needs a whole number of threads from 1 up, not {threads}.")
 
 

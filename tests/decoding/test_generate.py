@@ -118,6 +118,13 @@ def test_it_runs_in_another_thread_with_the_threads_asked_for(model):
         ([1] * 500, 13, "at most 12 new ones"),
         ([1, 256], 5, "Token 256"),
         ([-1], 5, "Token -1"),
+        ([1, None], 5, "whole number, not None"),
+        ([1.5], 5, "whole number, not 1.5"),
+        ([True], 5, "whole number, not True"),
+        ([[1, 2]], 5, "whole number"),
+        ("abc", 5, "whole number, not 'a'"),
+        (None, 5, "list of token ids"),
+        (5, 5, "list of token ids"),
     ],
 )
 def test_a_prompt_that_cannot_run_is_refused_before_the_first_step(model, prompt, count, message):
@@ -132,11 +139,17 @@ def test_a_prompt_that_cannot_run_is_refused_before_the_first_step(model, prompt
         {"temperature": -0.1},
         {"temperature": float("nan")},
         {"temperature": float("inf")},
+        {"temperature": "hot"},
+        {"temperature": None},
         {"seed": -1},
         {"seed": 2**63},
         {"seed": 0.5},
+        {"seed": True},
         {"max_new_tokens": 0},
+        {"max_new_tokens": True},
+        {"max_new_tokens": "3"},
         {"threads": 0},
+        {"threads": "2"},
     ],
 )
 def test_settings_out_of_range_are_refused(model, changes):
