@@ -159,3 +159,11 @@ def test_reduced_motion_draws_once(browser, app_url: str):
         context.close()
     assert frames["reduce"] <= 2
     assert frames["no-preference"] > frames["reduce"]
+
+
+def test_the_link_in_the_open_tab_follows_settings_that_rerun_alone(lab: Page):
+    lab.get_by_role("tab", name="Export and link").click()
+    blocks = lab.get_by_role("spinbutton", name="Blocks")
+    blocks.fill("40")
+    blocks.press("Enter")
+    expect(lab.get_by_test_id("stCode").get_by_text("lab_blocks=40")).to_be_visible()

@@ -129,3 +129,12 @@ def test_it_fits_a_phone(app_url, phone: Page):
     visit(phone, f"{app_url}/server")
     expect(phone.get_by_text(re.compile("Recorded on"))).to_be_visible(timeout=LONG)
     assert_no_sideways_scroll(phone)
+
+
+def test_the_link_in_the_open_tab_follows_settings_that_rerun_alone(app_url, page: Page):
+    visit(page, f"{app_url}/server")
+    page.get_by_role("tab", name="Export").click()
+    repeats = page.get_by_role("spinbutton", name="Repeats")
+    repeats.fill("5")
+    repeats.press("Enter")
+    expect(page.get_by_test_id("stCode").get_by_text("server_repeats=5")).to_be_visible()
