@@ -284,7 +284,11 @@ def _dtype(config: Mapping[str, object], fields: Fields) -> str | None:
     for section in (fields.values, config):
         for key in ("dtype", "torch_dtype"):
             value = section.get(key)
-            if isinstance(value, str) and value != "auto":
+            if value is not None and not isinstance(value, str):
+                raise ConfigError(
+                    f"“{key}” should be the name of a dtype, not {shown(value)}.", key
+                )
+            if value is not None and value != "auto":
                 try:
                     return find_format(value).name
                 except FormatError:
