@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ def rows(kind: str, provider: str, model: str) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
+@lru_cache(maxsize=4096)
 def first_row(kind: str, provider: str, model: str) -> Mapping[str, Any] | None:
     """The first such row: the file lists the particular before the general."""
     return next(rows(kind, provider, model), None)
