@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kvcore.architecture import Architecture, LayerKind, Source
 from kvcore.config_json import ConfigError, parse, read_config
+from kvcore.config_json.packed import pack, unpack
 from tests.shared_data import shared_data
 from tests.test_architecture import BY_NAME, llama
 
@@ -716,3 +717,13 @@ def test_any_text_is_an_object_or_a_refusal(text):
         assert str(refusal)
         return
     assert isinstance(value, dict)
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\udfff", "\\udc00\\ud800"])
+def test_half_characters_of_a_config_can_be_shown(half):
+    """JSON may write them as escapes; tables, messages and links cannot hold them."""
+    odd = f', "_name_or_path": "{half}x", "a{half}": {{"b{half}": ["c{half}"]}}}}'
+    config = parse(json.dumps(llama(4, 8))[:-1] + odd)
+    json.dumps(config, ensure_ascii=False).encode()
+    Architecture.from_config(config).name.encode()
+    json.dumps(unpack(pack(config)), ensure_ascii=False).encode()

@@ -42,7 +42,17 @@ def parse(text: str | bytes) -> dict:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"This is not JSON{_place(error)}. {PASTE_INSTEAD}") from None
     require_flat(value)
-    return require_object(value)
+    return whole_characters(require_object(value))
+
+
+def whole_characters(config: dict) -> dict:
+    """The same with a question mark for each half of a surrogate pair, which nothing can show."""
+    text = json.dumps(config, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.loads(text.encode("utf-8", "replace"))
+    return config
 
 
 def require_flat(value: object) -> None:

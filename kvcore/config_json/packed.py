@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 
 from kvcore.config_json.errors import ConfigError
-from kvcore.config_json.identify import require_flat, require_object
+from kvcore.config_json.identify import require_flat, require_object, whole_characters
 
 LONGEST = 4000
 """Characters a link may spend on one packed text; browsers and proxies take about 8,000 in all."""
@@ -49,7 +49,7 @@ def unpack(packed: str) -> dict:
     except (ValueError, RecursionError):
         raise ConfigError("The config in this link is damaged. Paste it again.") from None
     require_flat(config)
-    return require_object(config)
+    return whole_characters(require_object(config))
 
 
 def pack_text(text: str) -> str | None:

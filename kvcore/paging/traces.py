@@ -177,6 +177,9 @@ def _azure_rows(
             f"The {noun} {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; "
             "a trace needs TIMESTAMP, ContextTokens and GeneratedTokens."
         )
+    twice = next((name for name in AZURE_COLUMNS if header.count(name) > 1), None)
+    if twice:
+        raise TraceError(f"The column {twice} is there more than once; leave the one that holds.")
     places = [header.index(name) for name in AZURE_COLUMNS]
     for number, line in lines:
         fields = _fields(number, line)

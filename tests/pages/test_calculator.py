@@ -395,3 +395,10 @@ def test_weights_that_do_not_fit_are_said_to_miss(calculator):
     shown = metrics(app)
     assert shown["Users at once on one GPU"] == "0"
     assert "Missing for the weights" in shown
+
+
+def test_a_config_whose_name_holds_half_a_character_is_drawn(calculator):
+    """The name goes into every table and chart, and Arrow takes whole characters alone."""
+    named = json.dumps({**llama(4, 8), "_name_or_path": "\ud800 of mine"})
+    app = paste(calculator(calculator_source="Your config"), named)
+    assert metrics(app)["Growth per token"]

@@ -89,6 +89,10 @@ BROKEN = {
         "The column ContextTokens is missing; a trace needs TIMESTAMP, ContextTokens and "
         "GeneratedTokens.",
     ),
+    "a column twice": (
+        b"TIMESTAMP,ContextTokens,GeneratedTokens,ContextTokens\n2023-11-16 18:17:03,10,20,30\n",
+        "The column ContextTokens is there more than once",
+    ),
     "two missing columns": (
         b"TIMESTAMP,a\n1,2\n",
         "The columns ContextTokens and GeneratedTokens are missing",
