@@ -14,6 +14,10 @@ from pages.common.page import header, share_link
 from pages.common.query import Choice, Rule, Switch, Text, check
 
 MARKS = ("Got it", "Partly", "Missed")
+CITED = "\n\n".join(
+    f"**{source.who}.** {source.title}. {source.where}. Cited for {source.cited_for}."
+    for source in SOURCES
+)
 
 
 def rules() -> dict[str, Rule]:
@@ -47,7 +51,9 @@ def ask(number: int, question: Question) -> None:
         )
 
 
+@st.fragment
 def judge_typed(question: Question) -> None:
+    """A fragment: nothing else on the page depends on what is typed here."""
     typed = st.text_input(
         "Your number, with its unit",
         max_chars=60,
@@ -83,6 +89,19 @@ def tick(each: Check) -> None:
         lab(each.page)
 
 
+def words() -> None:
+    st.dataframe(
+        {"Word": [term.name for term in GLOSSARY], "Meaning": [term.means for term in GLOSSARY]},
+        hide_index=True,
+        row_height=70,
+        height=len(GLOSSARY) * 70 + 40,
+        column_config={
+            "Word": st.column_config.TextColumn(width="small"),
+            "Meaning": st.column_config.TextColumn(width="large"),
+        },
+    )
+
+
 def count_of(prefix: str, wanted: object) -> int:
     return sum(
         value == wanted for key, value in st.session_state.items() if str(key).startswith(prefix)
@@ -97,7 +116,10 @@ check(rules())
 
 score = st.container(horizontal=True)
 questions, checklist, glossary, sources = st.tabs(
-    ["Questions", "Checklist", "Glossary", "Sources"], key="whiteboard_tab", bind="query-params"
+    ["Questions", "Checklist", "Glossary", "Sources"],
+    key="whiteboard_tab",
+    bind="query-params",
+    on_change="rerun",
 )
 
 with questions:
@@ -109,24 +131,14 @@ with checklist:
     for each in CHECKLIST:
         tick(each)
 
-with glossary:
-    st.dataframe(
-        {"Word": [term.name for term in GLOSSARY], "Meaning": [term.means for term in GLOSSARY]},
-        hide_index=True,
-        row_height=70,
-        height=len(GLOSSARY) * 70 + 40,
-        column_config={
-            "Word": st.column_config.TextColumn(width="small"),
-            "Meaning": st.column_config.TextColumn(width="large"),
-        },
-    )
+if glossary.open:
+    with glossary:
+        words()
 
-with sources:
-    for source in SOURCES:
-        st.markdown(
-            f"**{source.who}.** {source.title}. {source.where}. Cited for {source.cited_for}."
-        )
-    share_link("whiteboard")
+if sources.open:
+    with sources:
+        st.markdown(CITED)
+        share_link("whiteboard")
 
 got = count_of("whiteboard_mark_", "Got it")
 partly = count_of("whiteboard_mark_", "Partly")

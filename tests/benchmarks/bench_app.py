@@ -28,17 +28,18 @@ from tests.journeys.conftest import DESKTOP, FLAGS, find_chromium, start_server,
 from tests.load.client import Visitor
 from tests.load.server import MB, maps, resident_bytes, serving
 
-# What is moved on each page that runs no model, and between which values.
-SLIDERS: dict[str, tuple[str, tuple[float, ...]]] = {
+# What is moved on each page, and between which values.
+SLIDERS: dict[str, tuple[str, tuple[float, ...] | tuple[str, ...]]] = {
     "tour": ("tour_step", tuple(range(1, 25))),
     "calculator": ("calculator_layers", tuple(range(8, 129))),
     "gqa": ("gqa_layers", tuple(range(8, 97))),
-    "paging": ("paging_watermark", (0.0, 1.0, 2.0, 3.0)),
+    "paging": ("paging_watermark", (0.0, 0.01, 0.02, 0.03)),
     "prompt_caching": ("prompt_caching_prefix_tokens", tuple(range(1_000, 20_000, 500))),
     "cache_lab": ("lab_blocks", tuple(range(3, 500))),
     "cache_quality": ("cache_quality_sinks", tuple(range(17))),
     "live_timing": ("live_timing_new_tokens", tuple(range(1, 1_000))),
     "server": ("server_repeats", tuple(range(1, 21))),
+    "whiteboard": ("whiteboard_typed_estimate", tuple(f"{size} GB" for size in range(2, 60))),
 }
 ROUNDS = 40
 SESSIONS = 40
