@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 
 from kvcore.config_json.classes import ENCODERS, is_without_generation
 from kvcore.config_json.errors import ConfigError
+from kvcore.json_text import loads
 
 LARGEST_TEXT = 1_000_000
 """Bytes. The largest config.json met so far has 59,000."""
@@ -38,21 +38,11 @@ def parse(text: str | bytes) -> dict:
             "This is a web page, not JSON. Open the file on the hub, press “raw”, and paste that."
         )
     try:
-        value = json.loads(text)
+        value = loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"This is not JSON{_place(error)}. {PASTE_INSTEAD}") from None
     require_flat(value)
-    return whole_characters(require_object(value))
-
-
-def whole_characters(config: dict) -> dict:
-    """The same with a question mark for each half of a surrogate pair, which nothing can show."""
-    text = json.dumps(config, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.loads(text.encode("utf-8", "replace"))
-    return config
+    return require_object(value)
 
 
 def require_flat(value: object) -> None:

@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Mapping
 
 from kvcore.config_json.errors import ConfigError
-from kvcore.config_json.identify import require_flat, require_object, whole_characters
+from kvcore.config_json.identify import require_flat, require_object
+from kvcore.json_text import loads
 
 LONGEST = 4000
 """Characters a link may spend on one packed text; browsers and proxies take about 8,000 in all."""
@@ -45,11 +46,11 @@ def unpack(packed: str) -> dict:
     """The config in a link. Raises ConfigError when the text has been cut or changed."""
     text = unpack_text(packed)
     try:
-        config = json.loads(text)
+        config = loads(text)
     except (ValueError, RecursionError):
         raise ConfigError("The config in this link is damaged. Paste it again.") from None
     require_flat(config)
-    return whole_characters(require_object(config))
+    return require_object(config)
 
 
 def pack_text(text: str) -> str | None:

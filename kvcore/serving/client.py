@@ -11,7 +11,6 @@ All that goes wrong is raised as a ServingError whose message is a sentence with
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 
 import httpx2
 
+from kvcore.json_text import loads
 from kvcore.serving.addresses import Target
 from kvcore.serving.answers import Answer
 from kvcore.serving.errors import (
@@ -171,7 +171,7 @@ class Client:
         """A JSON document beside the API, such as /slots or /version; None where there is none."""
         text = self._optional_text(f"{self.target.root}{path}")
         try:
-            return None if text is None else json.loads(text)
+            return None if text is None else loads(text)
         except (ValueError, RecursionError):
             return None
 
@@ -251,7 +251,7 @@ class Client:
             if event.data.strip() == "[DONE]":
                 return
             try:
-                chunk = json.loads(event.data)
+                chunk = loads(event.data)
             except (ValueError, RecursionError):
                 raise NotAnApi(
                     "The stream holds an event that is not JSON, so it is no OpenAI-compatible "
@@ -268,7 +268,7 @@ class Client:
             text, response = self._get(path)
             self._check_read(response, text)
         try:
-            return json.loads(text)
+            return loads(text)
         except (ValueError, RecursionError):
             raise self._not_an_api(text, response) from None
 
@@ -466,7 +466,7 @@ def _names_missing(words: str, model: str) -> bool:
 
 def _json_or_none(text: str) -> Any:
     try:
-        return json.loads(text)
+        return loads(text)
     except (ValueError, RecursionError):
         return None
 

@@ -116,6 +116,16 @@ def test_a_list_that_is_no_list_of_models(serve):
         client.ask(MODEL, "one", 1)
 
 
+def test_half_characters_of_a_server_can_be_shown(serve):
+    body = r'{"data": [{"id": "\ud800m"}, {"id": "n\udfff"}, {"id": "\ud83d\ude00"}]}'
+    client, _ = serve(fault="refuse-with", status=200, body=body)
+    assert [model.name for model in client.models()] == ["?m", "n?", "\N{GRINNING FACE}"]
+    refusing, _ = serve(fault="refuse-with", status=400, body=r'{"error": {"message": "\ud800"}}')
+    with pytest.raises(BadRequest) as refused:
+        refusing.ask(MODEL, "one", 1)
+    str(refused.value).encode()
+
+
 def test_deep_json_is_no_api(serve):
     client, _ = serve(fault="refuse-with", status=200, body="[" * 200_000)
     with pytest.raises(NotAnApi):
