@@ -19,6 +19,7 @@ from pages.common.text import as_text
 
 TABS = (
     "How the saving moves",
+    "How sure this is",
     "A conversation",
     "Models and prices",
     "Losses and fixes",
@@ -136,6 +137,8 @@ for name, tab in tabs.items():
         elif main is None:
             st.markdown("There is no estimate to show until the questions above have an answer.")
         elif name == "How the saving moves":
-            details.moves(main, band)
+            details.moves(main)
+        elif name == "How sure this is":
+            details.how_sure(band)
         else:
             DRAWN[name](found, main, asked)

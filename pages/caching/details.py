@@ -57,10 +57,9 @@ def age(main: ModelEstimate) -> None:
 
 def rules_of_thumb(found: Estimate, main: ModelEstimate) -> None:
     """The four well-known facts for each model: where they are true, and what holds where not."""
-    st.markdown("**The rules of thumb, checked for each model**")
     others = [model for model in found.models if model.model != main.model]
-    for model in (main, *others):
-        st.markdown(f"- **{as_text(model.model)}**: {_facts(model)}")
+    lines = [f"- **{as_text(model.model)}**: {_facts(model)}" for model in (main, *others)]
+    st.markdown("\n".join(["**The rules of thumb, checked for each model**\n", *lines]))
 
 
 def _facts(model: ModelEstimate) -> str:
@@ -99,7 +98,7 @@ def _lifetime(main: ModelEstimate) -> Outcome | None:
     return next((o for o in main.outcomes if o.name == name), main.outcomes[0])
 
 
-def moves(main: ModelEstimate, band: Band | None) -> None:
+def moves(main: ModelEstimate) -> None:
     """Saving against requests an hour and against the length of the prefix."""
     lifetimes = tuple(outcome.name for outcome in main.outcomes)
     if not lifetimes:
@@ -139,14 +138,15 @@ def moves(main: ModelEstimate, band: Band | None) -> None:
                     600,
                 )
             )
-    _how_sure(band)
 
 
-def _how_sure(band: Band | None) -> None:
+def how_sure(band: Band | None) -> None:
+    """The band around the saving, and how far each doubtful input moves it."""
     if band is None or not band.drivers:
+        st.markdown("This provider sells no cache for this model that can be priced.")
         return
     between = f"Between {units.dollars(band.low)} and {units.dollars(band.high)} saved a month."
-    st.markdown(f"**How sure this is**\n\n{as_text(f'{between} {band.sentence}', 300)}")
+    st.markdown(as_text(f"{between} {band.sentence}", 300))
     table = drivers_table(band)
     draw(
         charts.doubts,

@@ -64,9 +64,13 @@ def test_the_defaults_answer_in_one_sentence(open_page):
     assert app.metric[1].value == units.dollars(model.best.bill.total)
 
 
+def lines_of(app):
+    return [line for element in app.markdown for line in plain(element.value).splitlines()]
+
+
 def test_the_four_facts_stand_where_they_are_true(open_page):
     app = open_page("prompt_caching")
-    lines = [plain(element.value) for element in app.markdown]
+    lines = lines_of(app)
     (claude,) = [line for line in lines if line.startswith("- **claude-sonnet-5**")]
     assert "A cache write costs 1.25× the input price." in claude
     assert "A one-hour write costs 2× the input price." in claude
@@ -79,7 +83,7 @@ def test_the_four_facts_stand_where_they_are_true(open_page):
 
 def test_models_for_which_the_facts_are_gone_show_their_own(open_page):
     app = open_page("prompt_caching", prompt_caching_model="anthropic/claude-opus-5-5")
-    lines = [plain(element.value) for element in app.markdown]
+    lines = lines_of(app)
     (opus,) = [line for line in lines if line.startswith("- **claude-opus-5-5**")]
     assert "A cache read costs 0.05× the input price." in opus
     assert "Cached input is 95 % off." in opus
