@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -75,6 +76,7 @@ _CONFIG = ("vllm:cache_config_info", "sglang:cache_config_info")
 def read_metrics(text: str, model: str | None = None) -> EngineMetrics | None:
     """The figures of whichever engine wrote the text; None where it is no Prometheus text.
 
+    A value that no count or share can have (negative, infinite, none at all) is passed over.
     model: where several are served, only the samples that name it (or name none) count.
     """
     samples = _samples(text)
@@ -121,7 +123,7 @@ def _figure(
         mine = [
             v for labels, v in rows if model is None or labels.get("model_name", model) == model
         ]
-        values = [value for value in mine or [v for _, v in rows] if value == value]
+        values = [value for value in mine or [v for _, v in rows] if 0 <= value < inf]
         if values:
             return float(together(values))  # type: ignore[operator]
     return None

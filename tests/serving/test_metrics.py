@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcore.serving.answers import Answer, says_cached
-from kvcore.serving.metrics import grown, read_metrics
+from kvcore.serving.metrics import _NAMES, grown, read_metrics
 
 VLLM = """# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
 # TYPE vllm:kv_cache_usage_perc gauge
@@ -62,6 +62,16 @@ def test_vllm_with_two_ranks():
 def test_older_names_of_vllm():
     found = read_metrics(OLD_VLLM)
     assert (found.kv_usage, found.prefix_hits, found.prefix_queries) == (0.1, 64, None)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "1e400", "-5"])
+@pytest.mark.parametrize("name", sorted({n for f in _NAMES["vllm"].values() for n in f[0]}))
+def test_a_figure_that_cannot_be_is_unknown(name, value):
+    good = read_metrics(f"{name} 1\n")
+    (figure,) = [key for key in _NAMES["vllm"] if getattr(good, key) is not None]
+    assert getattr(read_metrics(f"{name} {value}\n"), figure) is None
+    two_ranks = f'{name}{{engine="0"}} {value}\n{name}{{engine="1"}} 1\n'
+    assert getattr(read_metrics(two_ranks), figure) == 1
 
 
 def test_sglang():
