@@ -141,6 +141,8 @@ def kept_positions(
         raise ValueError(f"A cache holds 0 or more positions, not {length!r}.")
     name = policy_name(policy)
     parts = budget_for(name, **budget)
+    if hasattr(scores, "tolist"):  # an array or a tensor
+        scores = scores.tolist()
     if name == HEAVY_HITTERS and (scores is None or len(scores) != length):
         received = "none" if scores is None else str(len(scores))
         raise ValueError(f"Heavy hitters need {length} scores, one a position; got {received}.")

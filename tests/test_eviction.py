@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,3 +147,9 @@ def test_nothing_dropped_outweighs_a_kept_heavy_hitter(scores, heavy):
     dropped = set(range(len(scores))) - set(kept)
     if earlier and dropped:
         assert min(scores[p] for p in earlier) >= max(scores[p] for p in dropped)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_scores_may_be_a_list_an_array_or_a_tensor(kind):
+    scores = kind([0.1, 0.9, 0.2, 0.8, 0.3])
+    assert kept_positions(5, "heavy hitters", heavy=2, recent=1, scores=scores) == [1, 3, 4]
