@@ -78,7 +78,7 @@ def test_a_long_trace_is_cut_to_its_first_requests():
         (b'{"timestamp": 0, "input_length": 9, "output_length": 1}', "No request names its blocks"),
         (trace([1], [2]).replace(b', "hash_ids": [2]', b""), "1 of 2 requests do not name"),
         (trace([1]).replace(b"[1]", b'["a"]'), "whole numbers"),
-        (gzip.compress(trace([1]))[:-6], "ends early"),
+        (gzip.compress(trace([1]), mtime=0)[:-6], "ends early"),
     ],
 )
 def test_what_cannot_be_replayed_is_refused_in_a_sentence(data, said):
