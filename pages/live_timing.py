@@ -19,11 +19,6 @@ def controls() -> None:
     slot = running.slot()
     chosen = settings.choose()
     buttons = st.container(horizontal=True)
-    print(
-        "CONTROLS",
-        st.session_state.get("live_timing_start"),
-        st.runtime.scriptrunner.get_script_run_ctx().session_state,
-    )
     if buttons.button("Start", type="primary", disabled=slot.active, key="live_timing_start"):
         if chosen.prompt:
             running.start(chosen)
