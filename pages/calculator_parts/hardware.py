@@ -12,6 +12,7 @@ from kvcore.catalog import GPU, GPUS
 from kvcore.formats import FORMATS
 from kvcore.units import GB, GIB, gb, gib
 from pages.calculator_parts.model import SLIDERS
+from pages.common.fragments import folded
 
 AS_SOLD = "80 GB, as sold"
 GPU_NAMES = (AS_SOLD, *GPUS)
@@ -87,12 +88,18 @@ class Use:
 
 
 def choose_use() -> Use:
-    with st.expander("A typical request"):
+    usual = Use(prompt=2_000, reply=500, shared_prefix=1_000)
+    box, shown = folded(
+        "A typical request", ("calculator_prompt", "calculator_reply", "calculator_prefix")
+    )
+    if not shown:
+        return usual
+    with box:
         prompt = st.number_input(
             "Prompt (tokens)",
             1,
             LONGEST,
-            2_000,
+            usual.prompt,
             step=500,
             key="calculator_prompt",
             bind="query-params",
@@ -102,7 +109,7 @@ def choose_use() -> Use:
             "Reply (tokens)",
             1,
             LONGEST,
-            500,
+            usual.reply,
             step=100,
             key="calculator_reply",
             bind="query-params",
@@ -112,7 +119,7 @@ def choose_use() -> Use:
             "Shared prefix (tokens)",
             0,
             LONGEST,
-            1_000,
+            usual.shared_prefix,
             step=500,
             key="calculator_prefix",
             bind="query-params",
@@ -240,7 +247,10 @@ def _choose_weights(subject: Subject, source: str) -> tuple[int, bool, str]:
 
 
 def _choose_ranks(subject: Subject) -> tuple[int, int, int]:
-    with st.expander("More than one GPU"):
+    box, shown = folded("More than one GPU", ("calculator_tp", "calculator_pp", "calculator_dp"))
+    if not shown:
+        return RANKS[0], 1, 1
+    with box:
         tensor = st.selectbox(
             "Tensor parallel",
             RANKS,

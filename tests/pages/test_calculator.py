@@ -402,3 +402,19 @@ def test_a_config_whose_name_holds_half_a_character_is_drawn(calculator):
     named = json.dumps({**llama(4, 8), "_name_or_path": "\ud800 of mine"})
     app = paste(calculator(calculator_source="Your config"), named)
     assert metrics(app)["Growth per token"]
+
+
+def test_a_folded_section_is_filled_where_a_link_sets_something_in_it(calculator):
+    keys = {"calculator_tp", "calculator_pp", "calculator_dp"}
+
+    def drawn(app):
+        return keys & {w.key for kind in ("selectbox", "number_input") for w in app.get(kind)}
+
+    assert drawn(calculator(**NAMED)) == set()
+    assert drawn(calculator(**NAMED, calculator_pp="2")) == keys
+
+
+def test_a_folded_section_stands_for_its_defaults(calculator):
+    closed = calculator(**NAMED)
+    opened = calculator(**NAMED, calculator_tp="1", calculator_prompt="2000")
+    assert [m.value for m in closed.metric] == [m.value for m in opened.metric]
