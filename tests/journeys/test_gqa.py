@@ -28,7 +28,7 @@ def test_turning_from_one_sharing_to_another(page: Page, app_url: str) -> None:
     slider.press("End")
     settled(page)
     assert "32 (MQA)" in metrics(page)
-    assert "gqa_sharing=MQA" in page.url
+    expect(page).to_have_url(re.compile("gqa_sharing=MQA"))
     page.get_by_role("tab", name="Export and link").click()
     link = page.get_by_test_id("stCode").last.inner_text().strip()
     with page.expect_download() as download:

@@ -43,7 +43,7 @@ def test_azures_whole_trace_from_an_upload(page, app_url):
     answer = page.get_by_test_id("stMetric").filter(has_text="Memory that holds tokens, paged")
     expect(answer).to_contain_text("9", timeout=120_000)
     settled(page)
-    assert "paging_source=" in page.url
+    expect(page).to_have_url(re.compile("paging_source="))
     refused = page.get_by_text(re.compile("2,838 of 19,366 requests can never be served"))
     expect(refused).to_have_count(1, timeout=LONG)
     share = float(re.search(r"([\d.]+) %", answer.inner_text())[1])
@@ -85,7 +85,7 @@ def test_the_map_plays_pauses_and_follows_a_click(page, app_url):
     expect(page.get_by_text(re.compile(r"^Request \d+ \(.* tokens in"))).to_have_count(
         2, timeout=LONG
     )
-    assert "paging_follow=" in page.url
+    expect(page).to_have_url(re.compile("paging_follow="))
 
 
 def test_it_fits_a_phone(phone, app_url):
