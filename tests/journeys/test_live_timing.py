@@ -4,7 +4,7 @@ import csv
 import io
 import re
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.journeys.app import assert_no_sideways_scroll, settled, visit
 from tests.journeys.conftest import DESKTOP
@@ -37,10 +37,10 @@ def wait_for_tokens(page: Page, count: int) -> None:
     )
 
 
-def metric(page: Page, label: str) -> str:
+def value_of(page: Page, label: str) -> Locator:
     name = page.get_by_test_id("stMetricLabel").get_by_text(label, exact=True)
     holder = page.get_by_test_id("stMetric").filter(has=name)
-    return holder.get_by_test_id("stMetricValue").inner_text()
+    return holder.get_by_test_id("stMetricValue")
 
 
 def test_a_run_grows_stops_and_is_exported(app_url, page: Page):
@@ -55,7 +55,7 @@ def test_a_run_grows_stops_and_is_exported(app_url, page: Page):
     stop(page)
     expect(page.get_by_text("Stopped after")).to_be_visible(timeout=PATIENCE_MS)
     settled(page)
-    assert metric(page, "Same reply?") == "Yes"
+    expect(value_of(page, "Same reply?")).to_have_text("Yes")
 
     page.get_by_role("tab", name="Sources and export").click()
     with page.expect_download() as download:
@@ -64,7 +64,7 @@ def test_a_run_grows_stops_and_is_exported(app_url, page: Page):
     compared = page.get_by_text(re.compile(r"^\d+ tokens compared$")).inner_text()
     assert len(rows) == int(compared.split()[0])
     total = sum(float(row["cached_seconds"]) for row in rows)
-    shown = metric(page, "With the cache")
+    shown = value_of(page, "With the cache").inner_text()
     if shown.endswith(" s"):
         assert abs(total - float(shown.removesuffix(" s"))) < 0.06
 
