@@ -107,9 +107,9 @@ def check_run(
             f"The prompt has {prompt:,} tokens, so at most {limit - prompt:,} new ones fit into "
             f"the {limit:,} positions of {model.name}, not {max_new_tokens:,}."
         )
-    odd = next((t for t in prompt_ids if not _is_token(t)), _NONE)
-    if odd is not _NONE:
-        raise PromptError(f"A token id is a whole number, not {odd!r}.")
+    for token_id in prompt_ids:
+        if not _is_token(token_id):
+            raise PromptError(f"A token id is a whole number, not {token_id!r}.")
     outside = next((t for t in prompt_ids if not 0 <= t < model.vocab_size), None)
     if outside is not None:
         raise PromptError(
@@ -120,9 +120,6 @@ def check_run(
     if not is_whole(seed) or seed not in SEEDS:
         raise SettingsError(f"The seed is a whole number from 0 to 2^63 - 1, not {seed}.")
     check_threads(threads)
-
-
-_NONE = object()
 
 
 def _is_token(value: object) -> bool:
